@@ -8,7 +8,7 @@ use walferry_config::{
     connector::{LsnFlushMode, OffsetMismatch, SnapshotMode, TransactionBoundary},
 };
 use walferry_engine::{
-    Failure, Pipeline,
+    DeputyRole, Failure, Pipeline,
     connector::{self, ConnectorRun, ConnectorSettings},
     incremental::IncrementalLimits,
     observer::StreamObservers,
@@ -265,6 +265,7 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
             reads_chunks: config.signals.table.is_some() || config.signals.read_only,
         },
         observers: StreamObservers::default(),
+        deputy: DeputyRole::none(),
     }
 }
 

@@ -1,6 +1,11 @@
 //! Stores the offset of delivered records soon after their delivery, and lets stored positions be confirmed.
 
-use std::{future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    future::{Future, pending},
+    pin::pin,
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -161,6 +166,30 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
                     // The server may have been recognised since the last write.
                     self.confirm();
                 }
+                () = self.progress.changed.notified() => {
+                    if let Some(failure) = self.progress.failure() {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stores nothing, but shows how far delivery is, until it may store. Returns whether it may: false once `over` is true.
+    pub(crate) async fn wait(
+        &self,
+        may_store: impl Future<Output = ()>,
+        mut over: watch::Receiver<bool>,
+    ) -> Result<bool, Failure> {
+        let mut may_store = pin!(may_store);
+        let mut looks = tokio::time::interval(GAUGES);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = over.wait_for(|over| *over) => return Ok(false),
+                () = &mut may_store => return Ok(true),
+                _ = looks.tick() => self.show(),
                 () = self.progress.changed.notified() => {
                     if let Some(failure) = self.progress.failure() {
                         return Err(failure);

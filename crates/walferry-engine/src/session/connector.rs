@@ -9,16 +9,18 @@ use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     time::{Instant, sleep},
 };
+use tracing::{debug, info};
 
 use crate::{
     account::{OffsetStore, StoredOffset},
     delivery::{progress::Uncommitted, sink::Sinks},
-    failure::Failure,
+    failure::{Disposition, Failure},
     incremental::IncrementalLimits,
     observer::StreamObservers,
     path::pipeline::Pipeline,
     record_skip::SkipCommand,
     session::{
+        deputy::DeputyRole,
         known_gap::Gaps,
         new_slot::UnusedSlot,
         retries::{DeliveredReach, Retries},
@@ -73,6 +75,8 @@ pub struct ConnectorSettings {
     pub boundary: Option<CommitTiming>,
     /// Work beside the stream that depends on how far the stream has come.
     pub observers: StreamObservers,
+    /// Whether the run is one of a deputy. See `deputy.rs`.
+    pub deputy: DeputyRole,
 }
 
 /// When the transaction of records and their offset is committed (`transaction.boundary`).
@@ -223,6 +227,26 @@ where
         until(target, |target| target != TargetState::Paused).await
     }
 
+    /// A deputy's session has failed. It tries again soon, for its time is short, or waits for the ownership if only an owner may begin. Nobody
+    /// is alarmed: whoever owns the connector next begins anew, and says what is wrong.
+    async fn wait_as_deputy(&self, failure: &Failure, target: &mut watch::Receiver<TargetState>) {
+        if matches!(failure.disposition, Disposition::Stop(_)) {
+            info!(
+                error = failure.for_log(),
+                "this worker is a deputy for the connector, and waits until it owns the connector"
+            );
+        } else {
+            debug!(error = failure.for_log(), "a deputy's session has ended; trying again");
+        }
+        self.status.set_phase(status::Phase::Starting);
+        tokio::select! {
+            biased;
+            () = self.settings.deputy.ended() => {}
+            _ = until(target, |target| target != TargetState::Running) => {}
+            () = sleep(DEPUTY_PAUSE), if !matches!(failure.disposition, Disposition::Stop(_)) => {}
+        }
+    }
+
     /// Runs one session after another, until the target is to stop or a session fails for good.
     async fn sessions(
         &mut self,
@@ -237,6 +261,10 @@ where
                 // The session ended in order: the connector is to stop, or it was paused and is to continue.
                 continue;
             };
+            if self.settings.deputy.is_deputy() {
+                self.wait_as_deputy(&failure, target).await;
+                continue;
+            }
             let waits = async {
                 if failure.is_gap() {
                     return match self.wait_at_gap(failure, &carried.gaps).await {
@@ -258,6 +286,9 @@ where
         }
     }
 }
+
+/// The pause between two tries of a deputy.
+const DEPUTY_PAUSE: Duration = Duration::from_millis(200);
 
 /// State that one session passes on to the next.
 pub(super) struct SessionCarryover {

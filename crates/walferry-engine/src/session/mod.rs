@@ -8,6 +8,7 @@
 pub mod book;
 mod channels;
 pub mod connector;
+mod deputy;
 mod gap;
 mod known_gap;
 mod new_slot;
@@ -20,4 +21,5 @@ pub mod start;
 mod target;
 mod tasks;
 
+pub use deputy::DeputyRole;
 pub use target::{TargetState, WantedState};

@@ -39,6 +39,8 @@ use crate::{
 /// What a session begins with.
 pub(crate) struct SessionStart {
     pub(crate) offset: StoredOffset,
+    /// The stored offset as a deputy has found it.
+    pub(crate) found_by_deputy: Option<StoredOffset>,
     pub(crate) origin: StartPoint,
     /// The existing rows to read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
@@ -172,7 +174,13 @@ where
         if !matches!(plan, StartPlan::Continue { .. }) && blocking.is_none() {
             carried.again = RowsToReread::default();
         }
+        if gap.is_some() || blocking.is_some() {
+            let deputy = &self.settings.deputy;
+            deputy
+                .refuse("changes may be missing since the last look at the publication, or a snapshot is to go on")?;
+        }
         let skips = self.record_skips(stored.as_ref()).await?;
+        let found_by_deputy = stored.clone().filter(|_| self.settings.deputy.is_deputy());
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
         self.settings.observers.session_begins(goes_on, stored.as_ref());
         let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
@@ -183,6 +191,7 @@ where
         Ok(SessionStart {
             blocking,
             outboxes,
+            found_by_deputy,
             ..prepared
         })
     }
@@ -247,15 +256,43 @@ where
         // Another process may have read the slot until a moment ago. It stores an offset before it confirms it. So an
         // offset that is loaded after the look at the slot is not behind the slot, but the one loaded before may be.
         let confirmed = found.slot.as_ref().and_then(|slot| slot.confirmed);
+        // What a deputy must leave to the owner is no reason to fence it.
+        self.leave_to_owner(stored.as_ref(), &found)?;
         let is_uncertain = self.store.claim().await?;
         let stored = match is_uncertain || confirmed > stored.as_ref().and_then(StoredOffset::start) {
             true => self.store.load().await?,
             false => stored,
         };
+        self.leave_to_owner(stored.as_ref(), &found)?;
         let stored = self.on_this_server(stored, &found, retries).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         Ok(PlannedStart { found, stored, plan })
+    }
+
+    /// Fails if this is a deputy and the stream does not simply go on.
+    fn leave_to_owner(&self, stored: Option<&StoredOffset>, found: &Inspection) -> Result<(), Failure> {
+        let s = &self.settings;
+        if !s.deputy.is_deputy() {
+            return Ok(());
+        }
+        let plan = start::decide(&s.slot, found, stored, s.snapshot, s.mismatch)?;
+        if !goes_on_exactly(plan, stored, found) {
+            return s
+                .deputy
+                .refuse("the stream does not go on exactly where the stored offset ends");
+        }
+        if let Some(stored) = stored
+            && matches!(
+                history::judge(&s.slot, found, stored, s.mismatch, now_us())?,
+                OffsetVerdict::Moved(_)
+            )
+        {
+            return s
+                .deputy
+                .refuse("the server is not as it was when the offset was stored");
+        }
+        Ok(())
     }
 
     /// Looks at the server once no other process reads the slot. A process that does may still store and confirm, so
@@ -316,7 +353,7 @@ where
         let gap = publication.gap.as_ref();
         // While a person is asked to create it, Walferry must not create it behind their back.
         let asked = gaps.known().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
-        if !asked {
+        if !asked && !self.settings.deputy.is_deputy() {
             self.source.control().ensure_publication(tables.clone()).await?;
         }
         if publication.gap.is_none() {
@@ -427,6 +464,7 @@ where
         };
         Ok(SessionStart {
             offset,
+            found_by_deputy: None,
             origin: StartPoint {
                 from: begins,
                 processed: from,

@@ -299,6 +299,7 @@ impl<S: Source> SourceReader<'_, S> {
         let mut phase = self.port.phase.clone();
         loop {
             if self.port.until.is_none() && !self.held.is_empty() {
+                self.settings.deputy.refuse("existing rows are to be read")?;
                 tokio::select! {
                     biased;
                     read = self.read_held() => read?,

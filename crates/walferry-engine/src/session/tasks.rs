@@ -15,7 +15,10 @@ use std::{
     future::{Future, pending, poll_fn},
     mem,
     pin::Pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Poll, ready},
     time::Duration,
 };
@@ -27,6 +30,7 @@ use tokio::{
     },
     time::{Instant, sleep, timeout},
 };
+use tracing::info;
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -46,6 +50,7 @@ use crate::{
     session::{
         channels::SessionChannels,
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
+        deputy,
         known_gap::Gaps,
         new_slot::UnusedSlot,
         pipeline_thread::{PipelineThread, PipelineThreadParts},
@@ -102,7 +107,7 @@ where
         }
         let is_last = *target.borrow() == TargetState::Stopped;
         ended.judge(is_last)?;
-        if is_last && self.settings.drop_slot_on_stop {
+        if is_last && self.settings.drop_slot_on_stop && !self.settings.deputy.is_deputy() {
             self.source.control().drop_slot().await?;
         }
         Ok(())
@@ -163,8 +168,24 @@ where
                 status,
             },
         );
-        let mut keeping =
-            Task::new(offset_writer.keep(&mut self.store, settings.flush_interval, wires.over.subscribe()));
+        // With exactly-once delivery, storing is part of delivering.
+        let stores = AtomicBool::new(settings.boundary.is_some() || prepared.found_by_deputy.is_none());
+        let mut keeping = Task::new(async {
+            if !stores.load(Relaxed) {
+                let owned = settings.deputy.ended();
+                if !offset_writer.wait(owned, wires.over.subscribe()).await? {
+                    return Ok(());
+                }
+                if self.store.load().await? != prepared.found_by_deputy {
+                    return Err(deputy::another_offset());
+                }
+                stores.store(true, Relaxed);
+                info!("this worker owns the connector that it has run as a deputy: offsets are stored from now on");
+            }
+            offset_writer
+                .keep(&mut self.store, settings.flush_interval, wires.over.subscribe())
+                .await
+        });
 
         let ended = tokio::select! {
             // Poll causes before their consequences.
@@ -172,7 +193,8 @@ where
             ended = worker.ended() => ended,
             ended = keeping.ended() => ended,
             ended = reading.ended() => ended,
-            never = chunks => match never {},
+            // A deputy reads no existing rows.
+            never = async { settings.deputy.ended().await; chunks.await } => match never {},
             never = signals => match never {},
             never = wires.look_after(settings, status) => match never {},
             () = wires.told_to_end(target, status) => Ok(()),
@@ -191,7 +213,10 @@ where
                 keeping.finish().await;
                 drop(keeping);
                 offset_writer.show();
-                offset_writer.save(&mut self.store).await
+                match stores.load(Relaxed) {
+                    true => offset_writer.save(&mut self.store).await,
+                    false => Ok(()),
+                }
             }
         };
         progress.close();

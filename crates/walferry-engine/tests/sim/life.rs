@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
-    Disposition, Exit, Failure, Pipeline, TargetState,
+    DeputyRole, Disposition, Exit, Failure, Pipeline, TargetState,
     connector::{ConnectorRun, ConnectorSettings},
     snapshot::ChunksDone,
     start::{HistoryMismatch, SnapshotPolicy},
@@ -56,6 +56,7 @@ fn settings() -> ConnectorSettings {
         boundary: None,
         limits: Default::default(),
         observers: Default::default(),
+        deputy: Default::default(),
     }
 }
 
@@ -464,6 +465,82 @@ fn a_slot_that_a_living_process_reads_is_waited_for_until_the_retries_end() {
             assert!(hint.contains("walferry run --worker FILE"), "{hint}");
             let waited = began.elapsed().as_secs();
             assert!((2..8).contains(&waited), "{waited} s");
+        }
+    });
+}
+
+/// The process that owned the connector is gone, and nobody owns it yet.
+#[test]
+fn a_deputy_delivers_and_stores_nothing_until_its_process_owns_the_connector() {
+    let deputy = |told: &watch::Sender<bool>| ConnectorSettings {
+        deputy: DeputyRole::told_by(told.subscribe()),
+        ..settings()
+    };
+    // The owner has stored the first of three transactions.
+    let first = async |edges: &Edges| {
+        edges.lock().units.truncate(1);
+        let is_stored = |state: &State, _: &Status| state.slot >= Some(Lsn(1008));
+        run(edges, settings(), is_stored).await.expect("it ends in order");
+        let mut state = edges.lock();
+        state.units = three();
+        state.slot = Some(Lsn(1008));
+        let offset = state.offset.as_mut().expect("there is one");
+        offset.connect.lsn_proc = Some(1008);
+        (state.offset.clone(), state.slot)
+    };
+    block_on(async {
+        for is_stored_meanwhile in [false, true] {
+            let edges = Edges::new(three());
+            let before = first(&edges).await;
+
+            // It ends before its process owns the connector.
+            let told = watch::Sender::new(true);
+            run(&edges, deputy(&told), is_in_kafka).await.expect("it ends in order");
+            {
+                let state = edges.lock();
+                assert_eq!((&state.offset, state.slot), (&before.0, before.1), "nothing is stored");
+                assert_eq!(state.log.len(), 9);
+            }
+
+            // It goes on when its process owns the connector: in the same session, unless another one has stored an offset meanwhile.
+            let told = watch::Sender::new(true);
+            let owning = async {
+                while edges.lock().log.len() < 15 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                if is_stored_meanwhile {
+                    let mut state = edges.lock();
+                    state.offset.as_mut().expect("there is one").connect.ts_usec = Some(1);
+                }
+                told.send_replace(false);
+            };
+            let is_stored = |state: &State, _: &Status| state.slot > before.1;
+            let (ended, ()) = tokio::join!(run(&edges, deputy(&told), is_stored), owning);
+            ended.expect("it ends in order");
+            let sent = edges.lock().log.len();
+            assert_eq!(sent, if is_stored_meanwhile { 21 } else { 15 }, "{is_stored_meanwhile}");
+        }
+    });
+}
+
+#[test]
+fn a_deputy_makes_no_slot_and_reads_no_existing_rows() {
+    block_on_paused(async {
+        for policy in [NO_DATA, WHEN_NEEDED] {
+            let edges = Edges::new(three());
+            edges.lock().existing = rows(0).to_vec();
+            let told = watch::Sender::new(true);
+            let deputy = ConnectorSettings {
+                snapshot: policy,
+                deputy: DeputyRole::told_by(told.subscribe()),
+                ..settings()
+            };
+            let begun = tokio::time::Instant::now();
+            let is_over = |_: &State, _: &Status| begun.elapsed() > Duration::from_secs(2);
+            run(&edges, deputy, is_over).await.expect("it ends in order");
+            let state = edges.lock();
+            assert_eq!((state.slot, &state.offset, state.snapshots), (None, &None, 0));
+            assert!(state.log.is_empty());
         }
     });
 }

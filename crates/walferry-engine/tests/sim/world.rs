@@ -948,6 +948,7 @@ fn connector(
             ..IncrementalLimits::default()
         },
         observers: Default::default(),
+        deputy: Default::default(),
     };
     ConnectorRun {
         settings,
