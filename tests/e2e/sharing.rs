@@ -22,8 +22,13 @@ struct Cluster {
 impl Cluster {
     /// Starts so many workers, and waits until each has its part.
     fn start(kafka: Kafka, name: &str, count: usize) -> Self {
+        Self::start_with(kafka, name, count, |_| Vec::new())
+    }
+
+    /// The same with further lines in the worker file of each.
+    fn start_with(kafka: Kafka, name: &str, count: usize, lines: impl Fn(usize) -> Vec<String>) -> Self {
         let workers: Vec<Walferry> = (0..count)
-            .map(|number| takeover::start(&kafka, &format!("{name}{number}")))
+            .map(|number| takeover::start_with_lines(&kafka, &format!("{name}{number}"), lines(number)))
             .collect();
         let topics = workers::topics(&kafka, "walferry-test");
         let reader = GroupReader::open(&topics).expect("a client");
@@ -345,6 +350,78 @@ fn connectors_of_a_worker_that_is_killed_ends_or_hangs_go_on_elsewhere() {
         .map(|worker| worker.output().matches("reading existing rows").count())
         .sum();
     assert!(snapshots <= names.len(), "{snapshots} snapshots: rows are read again");
+}
+
+/// Kills the worker that owns a connector, and returns whether its rows came while the brokers still said so. They may notice the kill first,
+/// where the machine is slow.
+fn is_run_by_a_deputy(cluster: &mut Cluster, name: &str, outbox: &Outbox, rows: std::ops::RangeInclusive<i64>) -> bool {
+    let view = cluster.wait_until_spread(&[0, 1, 2]);
+    let owner = view.owner(work_partition(name)).expect("somebody owns it").clone();
+    let number = cluster.number_of(owner.address.as_deref());
+    cluster.workers[number].kill();
+    outbox.insert("k", *rows.start(), *rows.end());
+    outbox.wait_for_event(&cluster.kafka, *rows.end());
+    let is_still_owner = cluster
+        .view()
+        .is_some_and(|view| view.owner(work_partition(name)).is_some_and(|now| now.id == owner.id));
+    // The group gives the connector to another worker, which stores and confirms.
+    outbox.wait_until_confirmed();
+    cluster.workers[number].start_again();
+    wait_for_turn(&mut cluster.workers[number]);
+    cluster.wait_until_spread(&[0, 1, 2]);
+    is_still_owner
+}
+
+/// So many kills show that there are deputies: one is enough, if the machine is not too slow.
+const KILLS: i64 = 5;
+
+#[test]
+fn a_killed_workers_connector_delivers_before_the_group_has_noticed() {
+    let world = world::shared();
+    let mut cluster = Cluster::start(Kafka::start(), "deputy", 3);
+    let name = cluster.name_for(0, "d");
+    let outbox = Outbox::on(&world.postgres, &cluster.kafka, "deputy");
+    outbox.insert("k", 1, 5);
+    cluster.create(0, &name, outbox.config_with([("snapshot.mode", "initial")]));
+    wait_for_stream(&outbox);
+    outbox.insert("k", 6, 10);
+    outbox.wait_for_event(&cluster.kafka, 10);
+    outbox.wait_until_confirmed();
+    let is_seen = (2..=KILLS).any(|kill| is_run_by_a_deputy(&mut cluster, &name, &outbox, 5 * kill + 1..=5 * kill + 5));
+    assert!(is_seen, "the group noticed each kill first");
+    let records = cluster.kafka.read(&[outbox.topic("order")]);
+    let last = records
+        .iter()
+        .filter_map(|record| record.value_text()?.parse().ok())
+        .max();
+    assert_runs(&records, &["k"], last.expect("there are rows"));
+    let snapshots = cluster.workers.iter();
+    let snapshots: usize = snapshots
+        .map(|worker| worker.output().matches("reading existing rows").count())
+        .sum();
+    assert!(snapshots <= 1, "{snapshots} snapshots: rows are read again");
+}
+
+#[test]
+fn a_killed_workers_exactly_once_connector_goes_on_early_and_repeats_nothing() {
+    let world = world::shared();
+    let lines = |_| vec!["exactly.once.source.support=enabled".to_owned()];
+    let mut cluster = Cluster::start_with(Kafka::start(), "deputyonce", 3, lines);
+    let name = cluster.name_for(0, "d");
+    let outbox = Outbox::on(&world.postgres, &cluster.kafka, "deputyonce");
+    cluster.create(0, &name, outbox.config_with([("exactly.once.support", "required")]));
+    wait_for_stream(&outbox);
+    outbox.insert("k", 1, 5);
+    outbox.wait_for_event(&cluster.kafka, 5);
+    outbox.wait_until_confirmed();
+    let is_seen = (1..=KILLS).any(|kill| is_run_by_a_deputy(&mut cluster, &name, &outbox, 5 * kill + 1..=5 * kill + 5));
+    assert!(is_seen, "the group noticed each kill first");
+    let records = cluster.kafka.read(&[outbox.topic("order")]);
+    let values: Vec<i64> = records
+        .iter()
+        .filter_map(|record| record.value_text()?.parse().ok())
+        .collect();
+    assert_eq!(values, (1..=values.len() as i64).collect::<Vec<_>>());
 }
 
 #[test]

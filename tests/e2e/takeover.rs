@@ -47,6 +47,20 @@ pub(super) fn start(kafka: &Kafka, name: &str) -> Walferry {
     )
 }
 
+/// The same with further lines in the worker file.
+pub(super) fn start_with_lines(kafka: &Kafka, name: &str, lines: Vec<String>) -> Walferry {
+    let mut options = options(kafka, name);
+    options.worker.extend(lines);
+    Walferry::start_in(
+        options,
+        Surroundings {
+            is_worker: true,
+            without_data_dir: true,
+            ..Surroundings::default()
+        },
+    )
+}
+
 /// The same with a variable of the environment.
 pub(super) fn start_with_variable(kafka: &Kafka, name: &str, (variable, value): (&str, &str)) -> Walferry {
     let options = WalferryOptions {

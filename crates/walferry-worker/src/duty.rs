@@ -9,8 +9,10 @@ use walferry_kafka::connect::{GroupView, Membership, Share, Standing, work_parti
 pub struct Duty {
     /// It alone writes configurations and wanted states.
     pub leads: bool,
-    /// The connectors that it runs.
+    /// The connectors that it runs because they are its own.
     pub runs: DutyConnectors,
+    /// Partitions of the work topic whose connectors it runs as a deputy, because their owner is gone ([`crate::deputies`]).
+    pub deputy: BTreeSet<i32>,
 }
 
 /// The connectors that a process runs.
@@ -28,6 +30,7 @@ impl Duty {
         Self {
             leads: true,
             runs: DutyConnectors::All,
+            deputy: BTreeSet::new(),
         }
     }
 
@@ -36,6 +39,7 @@ impl Duty {
         Self {
             leads: false,
             runs: DutyConnectors::Of(BTreeSet::new()),
+            deputy: BTreeSet::new(),
         }
     }
 
@@ -46,6 +50,7 @@ impl Duty {
             (true, _) => Self {
                 leads,
                 runs: DutyConnectors::Of(share.held.partitions.clone()),
+                deputy: BTreeSet::new(),
             },
             (false, true) => Self::alone(),
             (false, false) => Self::none(),
@@ -62,7 +67,26 @@ impl Duty {
         }
     }
 
-    /// Whether the process runs this connector, if it is to run.
+    /// The same, and runs the connectors of these partitions as a deputy. What is its own it does not run as one.
+    pub fn with_deputy(mut self, partitions: BTreeSet<i32>) -> Self {
+        self.deputy = match &self.runs {
+            DutyConnectors::All => BTreeSet::new(),
+            DutyConnectors::Of(own) => partitions.difference(own).copied().collect(),
+        };
+        self
+    }
+
+    /// Whether the process is a deputy for this connector.
+    pub fn is_deputy(&self, connector: &str) -> bool {
+        !self.deputy.is_empty() && self.deputy.contains(&work_partition(connector))
+    }
+
+    /// Whether the process runs this connector, if it is to run: as its owner or as a deputy.
+    pub fn works_for(&self, connector: &str) -> bool {
+        self.has(connector) || self.is_deputy(connector)
+    }
+
+    /// Whether the process owns this connector, so that it runs it, if it is to run.
     pub fn has(&self, connector: &str) -> bool {
         match &self.runs {
             DutyConnectors::All => true,
@@ -80,6 +104,7 @@ mod tests {
     #[test]
     fn a_member_runs_what_it_holds_and_only_the_leader_works_beside_an_earlier_version() {
         let member = |shares| Member {
+            id: "i".into(),
             client_id: "c".into(),
             host: "/h".into(),
             address: None,
@@ -108,5 +133,8 @@ mod tests {
         assert_eq!(Duty::of(&share(true), &view(false)), Duty::alone());
         assert_eq!(Duty::of(&share(false), &view(false)), Duty::none());
         assert!(!Duty::none().has("shop") && Duty::alone().has("orders"));
+        let deputy = duty.with_deputy(BTreeSet::from([of_shop, work_partition("orders")]));
+        assert!(deputy.has("shop") && !deputy.is_deputy("shop"));
+        assert!(!deputy.has("orders") && deputy.is_deputy("orders") && deputy.works_for("orders"));
     }
 }

@@ -129,6 +129,7 @@ mod tests {
 
     fn member(address: &str, shares: bool) -> Member {
         Member {
+            id: "i".into(),
             client_id: "c".into(),
             host: "/h".into(),
             address: Some(address.into()),

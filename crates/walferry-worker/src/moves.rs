@@ -1,21 +1,33 @@
 //! Connectors that move between workers: what the group gives to this one begins here, and what it asks back ends here.
 
-use std::future::pending;
+use std::{
+    future::pending,
+    time::{Duration, Instant},
+};
 
+use tokio::time::sleep;
 use tracing::info;
-use walferry_admin::connectors::Connectors as _;
+use walferry_admin::{connectors::Connectors as _, herder::Herder as _};
 use walferry_kafka::connect::{Membership, Share, Standing};
 
 use crate::{
+    deputies::Deputies,
     duty::{Duty, DutyConnectors},
+    neighbours::Neighbours,
     states::StateReports,
     worker::Herd,
 };
 
+/// How often it is looked whether somebody who was missed is there after all.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Makes the herd do what the group has given to this process, and releases what is asked back once its connectors have stopped. It ends when the
 /// membership is lost.
+///
+/// Where the owner of connectors is gone and the group has not noticed it yet, this process may be their deputy ([`Deputies`]).
 pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateReports>) {
     let (mut share, mut view) = (membership.share(), membership.view());
+    let (mut deputies, mut neighbours) = (Deputies::new(membership.address()), Neighbours::default());
     loop {
         let (now, seen) = (share.borrow_and_update().clone(), view.borrow_and_update().clone());
         if now.standing == Standing::Lost {
@@ -24,9 +36,16 @@ pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateRep
         if let Some(seen) = &seen
             && now.standing == Standing::Member
         {
-            let duty = Duty::of(&now, seen);
-            if herd.duty() != duty {
-                tell(&duty);
+            deputies.see(seen, Instant::now());
+            deputies.own(&now.held.partitions);
+            neighbours.watch(deputies.addresses());
+            membership.look_closely(deputies.miss_somebody());
+            let (duty, before) = (Duty::of(&now, seen).with_deputy(deputies.partitions()), herd.duty());
+            if before != duty {
+                if (before.leads, &before.runs) != (duty.leads, &duty.runs) {
+                    tell(&duty);
+                }
+                tell_of_deputy(&herd, &before, &duty);
                 herd.assign(duty).await;
             }
             if !now.leaving.is_empty() {
@@ -38,6 +57,8 @@ pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateRep
         tokio::select! {
             Ok(()) = share.changed() => {}
             Ok(()) = view.changed() => {}
+            (address, sign) = neighbours.next() => deputies.hear(&address, sign, Instant::now()),
+            () = sleep(LOOK), if deputies.miss_somebody() => {}
             else => pending().await,
         }
     }
@@ -46,15 +67,17 @@ pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateRep
 /// Waits until nothing runs any more that this process is not to run, and gives it up.
 async fn release(membership: &Membership, herd: &Herd, states: Option<&StateReports>, share: &Share) {
     let duty = herd.duty();
+    // The group waits for what this process has owned. What it runs as a deputy, it does not have.
+    let is_leaving = |name: &str| !duty.works_for(name) && !herd.was_deputy(name);
     let statuses = herd.supervisor().statuses();
     let leaving: Vec<String> = statuses
         .iter()
-        .filter(|status| !duty.has(&status.name))
+        .filter(|status| is_leaving(&status.name))
         .map(|status| status.name.clone())
         .collect();
     let mut changes = membership.share();
     tokio::select! {
-        () = herd.supervisor().gone(|name| !duty.has(name)) => {}
+        () = herd.supervisor().gone(is_leaving) => {}
         // It took too long, or the brokers have forgotten this process.
         _ = changes.wait_for(|share| share.standing == Standing::Lost) => return,
     }
@@ -70,6 +93,25 @@ async fn release(membership: &Membership, herd: &Herd, states: Option<&StateRepo
     membership.release(share.leaving.clone());
     // Until it has been taken over, the share still has it.
     let _ = changes.wait_for(|now| now.leaving != share.leaving).await;
+}
+
+/// Says for which connectors this process becomes or ends to be the deputy.
+fn tell_of_deputy(herd: &Herd, before: &Duty, duty: &Duty) {
+    for name in herd.names() {
+        match (before.is_deputy(&name), duty.is_deputy(&name)) {
+            (false, true) => info!(
+                connector = name,
+                "the worker that owns the connector is gone: until the group has given the connector away, this worker runs it as a deputy, \
+                 if its slot is free"
+            ),
+            (true, false) if !duty.has(&name) => info!(
+                connector = name,
+                "this worker, which has run the connector as a deputy, ends its run: another worker owns the connector, or its owner is there \
+                 after all"
+            ),
+            _ => {}
+        }
+    }
 }
 
 fn tell(duty: &Duty) {

@@ -34,7 +34,7 @@ use tokio::{
 };
 use tracing::{Instrument, error_span, info, warn};
 use walferry_engine::{
-    Failure, Pauses, TargetState,
+    DeputyRole, Failure, Pauses, TargetState,
     status::{Phase, Status},
 };
 use walferry_telemetry::BESIDE;
@@ -184,6 +184,8 @@ pub struct RunSettings {
     pub offsets: Offsets,
     /// How many connectors share the memory in flight.
     pub share: watch::Sender<usize>,
+    /// Whether it is run by a deputy.
+    pub deputy: DeputyRole,
     pub status: Arc<Status>,
     pub tell: FailureOutput,
 }
@@ -321,8 +323,18 @@ impl RunSettings {
     }
 
     /// Runs a connector in relay mode once.
-    fn relay(&self, mut relay: assemble::AssembledRelay, target: watch::Receiver<TargetState>) -> Result<(), Failure> {
+    fn relay(
+        &self,
+        mut relay: assemble::AssembledRelay,
+        mut target: watch::Receiver<TargetState>,
+    ) -> Result<(), Failure> {
         LocalSet::new().block_on(&runtime()?, async {
+            // There is no slot that has one reader at a time, so a deputy only gets ready.
+            tokio::select! {
+                biased;
+                () = self.deputy.ended() => {}
+                _ = target.wait_for(|target| target.ends_run()) => return Ok(()),
+            }
             let (health, set_aside) = (relay.sinks.health(), relay.sinks.set_aside());
             let mut beside = JoinSet::new();
             beside.spawn_local(beside::watch_kafka(health, set_aside, self.status.clone()));
@@ -346,20 +358,38 @@ impl RunSettings {
             let mut beside = JoinSet::new();
             beside.spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
             beside.spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
+            connector.settings.deputy = self.deputy.clone();
             if let Some(upkeep) = assemble::outbox_upkeep(loaded) {
                 connector.settings.observers = upkeep.observers();
-                beside.spawn_local(upkeep.run(status.clone(), Login::new(loaded.clone())));
+                let upkeep = upkeep.run(status.clone(), Login::new(loaded.clone()));
+                beside.spawn_local(self.once_owned(upkeep));
             }
             beside.spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
             let data_dir = self.offsets.data_dir.clone();
-            beside.spawn_local(beside::signal_file::read(loaded.clone(), data_dir, status.clone()));
-            let _signals = sinks::signals_of_topic(loaded, status);
+            let signals = beside::signal_file::read(loaded.clone(), data_dir, status.clone());
+            beside.spawn_local(self.once_owned(signals));
+            let (of_topic, its_status) = (loaded.clone(), status.clone());
+            beside.spawn_local(self.once_owned(async move {
+                let _signals = sinks::signals_of_topic(&of_topic, &its_status);
+                pending::<()>().await;
+            }));
             tokio::select! {
                 ended = connector.run(target) => ended,
                 // The connector fails with it: without the task it would not do all of its work.
                 panic = panic_of(beside) => resume_unwind(panic),
             }
         })
+    }
+}
+
+impl RunSettings {
+    /// Work that a deputy leaves to the owner: it begins once this process is the owner.
+    fn once_owned<T>(&self, work: impl Future<Output = T> + 'static) -> impl Future<Output = ()> + 'static {
+        let deputy = self.deputy.clone();
+        async move {
+            deputy.ended().await;
+            work.await;
+        }
     }
 }
 

@@ -136,6 +136,14 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Ends the run of a connector at once, as [`abandon_all`](Self::abandon_all) does for all. None follows until it is removed and added again.
+    ///
+    /// # Errors
+    /// There is no connector of this name.
+    pub fn abandon(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| machine.close(true))
+    }
+
     /// Waits until all connectors with such names have been removed.
     pub async fn gone(&self, is_one: impl Fn(&str) -> bool) {
         self.wait(|connectors| {

@@ -44,7 +44,7 @@ use walferry_admin::herder::{
 };
 use walferry_config::Worker;
 use walferry_engine::{
-    Disposition, Exit, Failure, Kind, WantedState,
+    DeputyRole, Disposition, Exit, Failure, Kind, WantedState,
     book::{Book, BookEntry, Configuration},
     status::{Execute, Status},
 };
@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     others: Mutex<BTreeMap<String, String>>,
     /// Which connectors this process runs, and whether it writes the book.
     duty: watch::Sender<Duty>,
+    /// For each connector that was run here, whether its run is one of a deputy. It stays one until this process owns the connector.
+    deputies: Mutex<BTreeMap<String, watch::Sender<bool>>>,
     /// What the status topic has of all connectors, if several workers share them.
     states: Option<watch::Receiver<Arc<StateRecords>>>,
     commands: mpsc::UnboundedSender<ClerkCommand>,
@@ -213,11 +215,12 @@ impl Herd {
             bootstrap_servers: beginning.bootstrap_servers,
             offsets: beginning.offsets,
             output: beginning.output,
-            share: watch::Sender::new(connectors.keys().filter(|name| duty.has(name)).count()),
+            share: watch::Sender::new(connectors.keys().filter(|name| duty.works_for(name)).count()),
             connectors: Mutex::new(connectors),
             active_topics: ActiveTopics::default(),
             others: Mutex::new(others.into_iter().collect()),
             duty: watch::Sender::new(duty),
+            deputies: Mutex::default(),
             states,
             commands,
         }));
@@ -269,10 +272,41 @@ impl Herd {
         let _ = self.ask(|reply| ClerkCommand::Assign(duty, reply)).await;
     }
 
+    fn deputies(&self) -> MutexGuard<'_, BTreeMap<String, watch::Sender<bool>>> {
+        self.0.deputies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the run of a connector is one of a deputy. Reports when it is none any more.
+    pub(crate) fn deputy_role(&self, name: &str) -> DeputyRole {
+        let is_deputy = self.duty().is_deputy(name);
+        let mut deputies = self.deputies();
+        let told = deputies
+            .entry(name.to_owned())
+            .or_insert_with(|| watch::Sender::new(is_deputy));
+        DeputyRole::told_by(told.subscribe())
+    }
+
+    /// Whether the connector was run here last as a deputy, and is not this process's own since.
+    pub(crate) fn was_deputy(&self, name: &str) -> bool {
+        self.deputies().get(name).is_some_and(|is_deputy| *is_deputy.borrow())
+    }
+
+    /// Tells runs whether they are those of a deputy. One that is to end, because this process is neither owner nor deputy any more, stays what
+    /// it was: a deputy's run must not store anything while it ends.
+    fn tell_deputies(&self, duty: &Duty) {
+        for (name, is_deputy) in self.deputies().iter() {
+            if duty.has(name) {
+                is_deputy.send_if_modified(|is_deputy| std::mem::replace(is_deputy, false));
+            } else if duty.is_deputy(name) {
+                is_deputy.send_if_modified(|is_deputy| !std::mem::replace(is_deputy, true));
+            }
+        }
+    }
+
     /// How many connectors share the memory.
     fn count(&self) {
         let duty = self.duty();
-        let count = self.lock().keys().filter(|name| duty.has(name)).count();
+        let count = self.lock().keys().filter(|name| duty.works_for(name)).count();
         self.0
             .share
             .send_if_modified(|share| std::mem::replace(share, count) != count);
@@ -620,8 +654,9 @@ impl Clerk {
         // Nobody is told that this process leads before it has read what the last leader wrote.
         let first = Duty {
             leads: duty.leads && !begins_to_lead,
-            runs: duty.runs.clone(),
+            ..duty.clone()
         };
+        self.herd.tell_deputies(&first);
         self.herd.0.duty.send_replace(first);
         self.herd.count();
         self.tell_keepers();
@@ -897,7 +932,7 @@ impl Clerk {
             versions.collect()
         };
         for (name, version) in versions {
-            self.tell_keeper(&name, duty.has(&name).then_some(version));
+            self.tell_keeper(&name, duty.works_for(&name).then_some(version));
         }
     }
 

@@ -34,6 +34,8 @@ impl Places {
 /// A member of the group `walferry-<group.id>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
+    /// The name that the brokers have given to it. One that joins again has another one.
+    pub id: String,
     /// `client.id` of its client.
     pub client_id: String,
     /// Where the brokers see it, such as `/10.0.0.7`.
@@ -55,14 +57,17 @@ pub struct GroupView {
     pub is_settled: bool,
     /// Workers of Kafka Connect in `group.id`: name and host.
     pub of_connect: Vec<String>,
-    /// The ids that the brokers have given to the members.
-    pub ids: BTreeSet<String>,
 }
 
 impl GroupView {
     /// Whether all members share connectors. If not, only the one that has the configuration topic works.
     pub fn all_share(&self) -> bool {
         self.members.iter().all(|member| member.shares)
+    }
+
+    /// The names that the brokers have given to the members.
+    pub(super) fn ids(&self) -> BTreeSet<String> {
+        self.members.iter().map(|member| member.id.clone()).collect()
     }
 
     /// Whether a member has this address.
@@ -158,12 +163,12 @@ impl GroupReader {
             view.is_settled = group.state() == "Stable";
             for member in group.members() {
                 let client_id = member.client_id().to_owned();
-                view.ids.insert(member.id().to_owned());
                 let places = member
                     .assignment()
                     .and_then(|bytes| Places::read(bytes, &self.config_topic, &self.work_topic));
                 let (address, shares) = address_in(&client_id).unzip();
                 view.members.push(Member {
+                    id: member.id().to_owned(),
                     address: address.map(str::to_owned),
                     shares: shares.unwrap_or_default(),
                     client_id,
@@ -197,6 +202,7 @@ mod tests {
     #[test]
     fn where_one_member_does_not_share_the_leader_runs_everything() {
         let member = |address: Option<&str>, leads, partitions: &[i32]| Member {
+            id: "i".into(),
             client_id: "c".into(),
             host: "/h".into(),
             address: address.map(str::to_owned),

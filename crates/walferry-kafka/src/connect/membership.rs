@@ -100,6 +100,8 @@ pub struct Membership {
     released: Arc<Mutex<Option<Places>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    address: String,
+    looks_closely: Arc<AtomicBool>,
 }
 
 struct Context {
@@ -292,10 +294,12 @@ impl Membership {
         };
         let no_thread = |error: std::io::Error| Failure::retry(Kind::NoThread, error.to_string());
         let view = watch::Sender::new(None);
+        let looks_closely = Arc::new(AtomicBool::new(false));
+        let closely = looks_closely.clone();
         let (seen, changes, stopping, of_group) = (view.subscribe(), share.subscribe(), stop.clone(), topics.clone());
         thread::Builder::new()
             .name("members".into())
-            .spawn(move || follow(&of_group, &contact, &view, changes, &stopping))
+            .spawn(move || follow(&of_group, &contact, &view, changes, &stopping, &closely))
             .map_err(no_thread)?;
         let thread = thread::Builder::new().name("membership".into()).spawn(move || {
             member.run(&consumer);
@@ -310,7 +314,19 @@ impl Membership {
             released,
             stop,
             thread: Some(thread.map_err(no_thread)?),
+            address: address.to_owned(),
+            looks_closely,
         })
+    }
+
+    /// The URL at which others reach the REST API of this process.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether to look at the members as often as while something moves, because one of them seems to be gone.
+    pub fn look_closely(&self, closely: bool) {
+        self.looks_closely.store(closely, Relaxed);
     }
 
     /// What this process has. Reports each change.
@@ -430,13 +446,18 @@ fn follow(
     view: &watch::Sender<Option<GroupView>>,
     mut changes: watch::Receiver<Share>,
     stop: &AtomicBool,
+    looks_closely: &AtomicBool,
 ) {
     let (mut reader, mut last): (Option<GroupReader>, Option<Instant>) = (None, None);
     let mut is_moving = true;
     while !stop.load(Relaxed) {
         // No sender: the member has left.
         let Ok(has_changed) = changes.has_changed() else { return };
-        let pause = if is_moving { LOOK_AGAIN } else { LOOK };
+        let pause = if is_moving || looks_closely.load(Relaxed) {
+            LOOK_AGAIN
+        } else {
+            LOOK
+        };
         if !has_changed && last.is_some_and(|last| last.elapsed() < pause) {
             thread::sleep(POLL);
             continue;
@@ -453,7 +474,7 @@ fn follow(
         };
         match looked {
             Ok(found) => {
-                contact.see_among(&question, &found.ids);
+                contact.see_among(&question, &found.ids());
                 is_moving = !found.is_settled || !share.leaving.is_empty();
                 view.send_if_modified(|view| {
                     let is_new = view.as_ref() != Some(&found);

@@ -47,6 +47,10 @@ pub(crate) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
             }
             None => {
                 drop(beside.take());
+                if herd.was_deputy(&name) {
+                    // Another worker has the connector now, and waits for its slot.
+                    let _ = herd.supervisor().abandon(&name);
+                }
                 let _ = herd.supervisor().remove(&name).await;
                 // The clerk works in the same thread, so it tells nothing between this look and the end.
                 if !told.has_changed().is_ok_and(|has_changed| has_changed) {
@@ -91,6 +95,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         load,
         offsets: herd.0.offsets.clone(),
         share: herd.0.share.clone(),
+        deputy: herd.deputy_role(name),
         status: status.clone(),
         tell: match connector.origin {
             ConnectorOrigin::File(..) => FailureOutput::LastWords(herd.0.output.report),

@@ -313,11 +313,17 @@ impl Process<'_> {
             Err(error) => return ProcessEnd::Over(Err(error)),
         };
         let ending = work.until_its_end(self.is_to_end.subscribe()).await;
-        if matches!(ending, ProcessEnd::Over(_)) {
-            // While the connectors end, requests are refused instead of waiting.
-            doors.clear();
+        // While the connectors end, requests are refused instead of waiting. Other workers take one whose address refuses connections for gone,
+        // so the listeners stay as long as the membership.
+        let closed = match ending {
+            ProcessEnd::Over(_) => Some(listen::turn_away(std::mem::take(doors))),
+            ProcessEnd::MembershipLost => None,
+        };
+        let ending = work.end(ending, self.exporter.as_ref()).await;
+        if let Some(closed) = closed {
+            closed.abort();
         }
-        work.end(ending, self.exporter.as_ref()).await
+        ending
     }
 
     /// Starts the connectors, and opens the endpoint to requests about them.

@@ -1,8 +1,15 @@
 //! Where the admin endpoint listens.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
+    time::Duration,
+};
 
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
 use tracing::{info, warn};
 use walferry_admin::{Admin, BoundListener, ListenerTls, Resources, RestSettings, without_effect};
 use walferry_config::{Options, Worker, quoted};
@@ -228,6 +235,24 @@ pub(crate) fn again(doors: &[BoundListener]) -> Result<Vec<BoundListener>, Failu
     again.map_err(|error| {
         let what = format!("the admin endpoint's socket cannot be used twice: {error}");
         Failure::stop(Kind::AdminAddress, what, "raise the limit of open files (`ulimit -n`)")
+    })
+}
+
+/// Closes each connection that comes, so that nobody waits for an answer. It ends when it is aborted.
+pub(crate) fn turn_away(doors: Vec<BoundListener>) -> JoinHandle<()> {
+    spawn_vital(async move {
+        let mut all = JoinSet::new();
+        for door in doors {
+            all.spawn_local(async move {
+                loop {
+                    if door.listener.accept().await.is_err() {
+                        // Such as no descriptor that is free.
+                        sleep(Duration::from_millis(200)).await;
+                    }
+                }
+            });
+        }
+        all.join_all().await;
     })
 }
 

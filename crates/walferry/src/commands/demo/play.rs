@@ -273,6 +273,7 @@ fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, BackgroundTasks) {
     let beside = BackgroundTasks::start(loaded.clone(), SlotLooks::default(), &status);
     let connector = loaded.clone();
     let run = RunSettings {
+        deputy: walferry_engine::DeputyRole::none(),
         load: Arc::new(move || Ok(connector.clone())),
         offsets: Offsets {
             data_dir: data_dir.into(),

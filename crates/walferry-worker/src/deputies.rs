@@ -1,0 +1,333 @@
+//! Who runs the connectors of a worker that is gone, until the group has given them to somebody.
+//!
+//! The brokers give away what a worker has after it was silent for its session, 6 s. Where a process has died, that is seen earlier: its system
+//! refuses connections to its address, and its slots are free at once. Its partitions are still its own, so nobody may store offsets for their
+//! connectors; but somebody may deliver meanwhile, as a deputy (`session/deputy.rs` of the engine says what that is, and why it is right even if
+//! the owner is alive).
+//!
+//! [`Deputies`] is the part of this that decides. It gets the members as the brokers tell them and the signs of their addresses, and says for
+//! which partitions this process is the deputy. All survivors compute the same from the same members. If they see different ones for a moment,
+//! two may be deputies: then the slot decides, because it has one reader at a time.
+//!
+//! A member that was missed is there after all if it is still in the group when its session must have ended, or if its address answers again
+//! and that is no other member's. From then on, it is not missed again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use walferry_kafka::connect::{GroupView, Member};
+
+use crate::neighbours::Sign;
+
+/// A member that is in the group so long after it was first missed has sent heartbeats since: a session lasts 6 s.
+const LONGEST: Duration = Duration::from_secs(9);
+/// A process that was started in place of the one that is gone listens before it joins. After this time it has joined.
+const JOINS: Duration = Duration::from_secs(3);
+
+/// Decides for which partitions a process is the deputy. Members have the names that the brokers give to them.
+#[derive(Debug)]
+pub(crate) struct Deputies {
+    own_address: String,
+    /// As they were when nothing moved. While something does, the brokers do not tell what members have.
+    members: BTreeMap<String, Member>,
+    gone: BTreeMap<String, GoneMember>,
+    /// They were missed, and are there.
+    trusted: BTreeSet<String>,
+    /// The deputy for each partition of a member that is gone.
+    chosen: BTreeMap<i32, String>,
+}
+
+#[derive(Debug)]
+struct GoneMember {
+    since: Instant,
+    /// Since when somebody listens at its address again.
+    answers: Option<Instant>,
+}
+
+impl Deputies {
+    pub(crate) fn new(own_address: &str) -> Self {
+        Self {
+            own_address: own_address.to_owned(),
+            members: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            trusted: BTreeSet::new(),
+            chosen: BTreeMap::new(),
+        }
+    }
+
+    /// The members now.
+    pub(crate) fn see(&mut self, view: &GroupView, now: Instant) {
+        if !view.all_share() {
+            // Then only the leader works.
+            *self = Self::new(&self.own_address);
+            return;
+        }
+        let present: BTreeMap<&str, &Member> = view.members.iter().map(|member| (member.id.as_str(), member)).collect();
+        self.trusted.retain(|id| present.contains_key(id.as_str()));
+        let members = &self.members;
+        let is_there = |id: &String, gone: &GoneMember| {
+            let address = members.get(id).and_then(|member| member.address.as_ref());
+            let has_successor = view
+                .members
+                .iter()
+                .any(|member| member.id != *id && member.address.as_ref() == address);
+            let answers = gone.answers.is_some_and(|since| now - since > JOINS);
+            now - gone.since > LONGEST || (answers && !has_successor)
+        };
+        let (mut there, mut ended) = (Vec::new(), Vec::new());
+        for (id, gone) in &self.gone {
+            match present.contains_key(id.as_str()) {
+                true if is_there(id, gone) => there.push(id.clone()),
+                // The brokers have noticed it, and given away what it had.
+                false if view.is_settled => ended.push(id.clone()),
+                _ => {}
+            }
+        }
+        for id in there {
+            self.gone.remove(&id);
+            if let Some(member) = self.members.get(&id) {
+                let its = &member.places.partitions;
+                self.chosen.retain(|partition, _| !its.contains(partition));
+            }
+            self.trusted.insert(id);
+        }
+        for id in ended {
+            self.gone.remove(&id);
+        }
+        if !view.is_settled {
+            return;
+        }
+        let (gone, own) = (&self.gone, self.own_address.as_str());
+        self.chosen.retain(|partition, deputy| {
+            let mut holders = view
+                .members
+                .iter()
+                .filter(|member| member.places.partitions.contains(partition));
+            // If this process becomes the owner of what it has run as a deputy, its run goes on: `own` is told of it.
+            let is_own = |holder: &Member| holder.id == *deputy && holder.address.as_deref() == Some(own);
+            holders.all(|holder| gone.contains_key(&holder.id) || is_own(holder))
+        });
+        self.members = view
+            .members
+            .iter()
+            .map(|member| (member.id.clone(), member.clone()))
+            .collect();
+    }
+
+    /// This process owns these partitions.
+    pub(crate) fn own(&mut self, partitions: &BTreeSet<i32>) {
+        self.chosen.retain(|partition, _| !partitions.contains(partition));
+    }
+
+    /// The addresses that are to be watched: those of all others.
+    pub(crate) fn addresses(&self) -> BTreeSet<String> {
+        let addresses = self.members.values().filter_map(|member| member.address.clone());
+        addresses.filter(|address| *address != self.own_address).collect()
+    }
+
+    /// An address has shown something of its process.
+    pub(crate) fn hear(&mut self, address: &str, sign: Sign, now: Instant) {
+        let there: Vec<&String> = self
+            .members
+            .iter()
+            .filter(|(id, member)| member.address.as_deref() == Some(address) && !self.trusted.contains(*id))
+            .map(|(id, _)| id)
+            .collect();
+        let mut is_new = false;
+        for id in there {
+            match (sign, self.gone.get_mut(id)) {
+                (Sign::Refuses, Some(gone)) => gone.answers = None,
+                (Sign::Listens, Some(gone)) => drop(gone.answers.get_or_insert(now)),
+                (Sign::Refuses, None) => {
+                    let (since, answers) = (now, None);
+                    self.gone.insert(id.clone(), GoneMember { since, answers });
+                    is_new = true;
+                }
+                (Sign::Listens, None) => {}
+            }
+        }
+        if is_new {
+            self.choose();
+        }
+    }
+
+    /// Chooses a deputy for each partition of those that are gone: who has least, as the assignment of the group is likely to choose, too.
+    fn choose(&mut self) {
+        let is_there = |id: &String| !self.gone.contains_key(id);
+        self.chosen.retain(|_, deputy| is_there(deputy));
+        let mut loads: BTreeMap<&String, usize> = self
+            .members
+            .iter()
+            .filter(|(id, _)| is_there(id))
+            .map(|(id, member)| (id, member.places.partitions.len() + usize::from(member.places.leads)))
+            .collect();
+        for deputy in self.chosen.values() {
+            *loads.entry(deputy).or_default() += 1;
+        }
+        let mut chosen = self.chosen.clone();
+        let left: BTreeSet<i32> = self
+            .gone
+            .keys()
+            .filter_map(|id| self.members.get(id))
+            .flat_map(|member| member.places.partitions.iter().copied())
+            .filter(|partition| !chosen.contains_key(partition))
+            .collect();
+        for partition in left {
+            let least = loads.iter_mut().min_by_key(|(id, load)| (**load, **id));
+            let Some((id, load)) = least else { break };
+            *load += 1;
+            chosen.insert(partition, (*id).clone());
+        }
+        self.chosen = chosen;
+    }
+
+    /// Whether a member is gone that the brokers still have, or whose partitions nobody has yet.
+    pub(crate) fn miss_somebody(&self) -> bool {
+        !self.gone.is_empty() || !self.chosen.is_empty()
+    }
+
+    /// The partitions for which this process is the deputy.
+    pub(crate) fn partitions(&self) -> BTreeSet<i32> {
+        let is_own = |member: &Member| member.address.as_deref() == Some(self.own_address.as_str());
+        let mut own = self
+            .members
+            .iter()
+            .filter(|(id, member)| is_own(member) && !self.gone.contains_key(*id));
+        // Two with one address: nobody can tell which of them this process is.
+        let (Some((own, _)), None) = (own.next(), own.next()) else {
+            return BTreeSet::new();
+        };
+        let chosen = self.chosen.iter().filter(|(_, deputy)| *deputy == own);
+        chosen.map(|(partition, _)| *partition).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_kafka::connect::Places;
+
+    use super::*;
+
+    fn member(id: &str, address: &str, partitions: impl IntoIterator<Item = i32>) -> Member {
+        Member {
+            id: id.into(),
+            client_id: "c".into(),
+            host: "/h".into(),
+            address: Some(address.into()),
+            shares: true,
+            places: Places {
+                leads: false,
+                partitions: partitions.into_iter().collect(),
+            },
+        }
+    }
+
+    fn view(members: &[Member], is_settled: bool) -> GroupView {
+        GroupView {
+            members: members.to_vec(),
+            is_settled,
+            of_connect: Vec::new(),
+        }
+    }
+
+    /// Three workers with 0 to 5, of which the last is gone.
+    fn without_c(own: &str, now: Instant) -> (Deputies, [Member; 3]) {
+        let members = [
+            member("a", "http://a:1", [0, 1]),
+            member("b", "http://b:1", [2, 3]),
+            member("c", "http://c:1", [4, 5]),
+        ];
+        let mut deputies = Deputies::new(own);
+        deputies.see(&view(&members, true), now);
+        deputies.hear("http://c:1", Sign::Listens, now);
+        assert!(!deputies.miss_somebody() && deputies.partitions().is_empty());
+        deputies.hear("http://c:1", Sign::Refuses, now);
+        (deputies, members)
+    }
+
+    fn set(partitions: impl IntoIterator<Item = i32>) -> BTreeSet<i32> {
+        partitions.into_iter().collect()
+    }
+
+    #[test]
+    fn each_partition_of_a_worker_that_is_gone_has_one_deputy_until_somebody_owns_it() {
+        let now = Instant::now();
+        let ((mut a, members), (mut b, _)) = (without_c("http://a:1", now), without_c("http://b:1", now));
+        assert_eq!((a.partitions(), b.partitions()), (set([4]), set([5])));
+        assert_eq!(a.addresses().len(), 2);
+
+        // The brokers notice it. Meanwhile they tell nothing of who has what.
+        let moving = [member("a", "http://a:1", []), member("b", "http://b:1", [])];
+        for deputies in [&mut a, &mut b] {
+            deputies.see(&view(&moving, false), now + Duration::from_secs(6));
+        }
+        assert_eq!((a.partitions(), b.partitions()), (set([4]), set([5])));
+        let settled = [
+            member("a", "http://a:1", [0, 1, 4, 5]),
+            member("b", "http://b:1", [2, 3]),
+        ];
+        for deputies in [&mut a, &mut b] {
+            deputies.see(&view(&settled, true), now + Duration::from_secs(7));
+        }
+        assert_eq!((a.partitions(), b.partitions()), (set([4]), set([])), "b ends its run");
+        assert!(!b.miss_somebody());
+        a.own(&set([0, 1, 4, 5]));
+        assert!(!a.miss_somebody());
+        // It does not become the deputy again when it gives the partition up.
+        a.own(&set([0, 1]));
+        a.see(&view(&members[..2], true), now + Duration::from_secs(8));
+        assert!(a.partitions().is_empty());
+    }
+
+    #[test]
+    fn a_deputy_that_is_gone_too_is_replaced() {
+        let now = Instant::now();
+        let (mut a, _) = without_c("http://a:1", now);
+        a.hear("http://b:1", Sign::Refuses, now);
+        assert_eq!(a.partitions(), set([2, 3, 4, 5]));
+    }
+
+    #[test]
+    fn a_member_whose_membership_lives_on_is_not_missed_again() {
+        let now = Instant::now();
+        let (mut a, members) = without_c("http://a:1", now);
+        a.see(&view(&members, true), now + Duration::from_secs(8));
+        assert_eq!(a.partitions(), set([4]));
+        a.see(&view(&members, true), now + LONGEST + Duration::from_millis(1));
+        assert!(a.partitions().is_empty() && !a.miss_somebody());
+        a.hear("http://c:1", Sign::Refuses, now + LONGEST);
+        assert!(!a.miss_somebody());
+    }
+
+    #[test]
+    fn an_address_that_answers_again_is_the_members_own_unless_another_member_has_it() {
+        let now = Instant::now();
+        let later = now + JOINS + Duration::from_millis(1);
+        let successor = member("d", "http://c:1", []);
+        for has_successor in [false, true] {
+            let (mut a, members) = without_c("http://a:1", now);
+            a.hear("http://c:1", Sign::Listens, now);
+            a.see(&view(&members, true), now + JOINS);
+            assert_eq!(
+                a.partitions(),
+                set([4]),
+                "a process that has just started may still join"
+            );
+            let mut seen = members.to_vec();
+            seen.extend(has_successor.then(|| successor.clone()));
+            a.see(&view(&seen, !has_successor), later);
+            assert_eq!(a.partitions(), if has_successor { set([4]) } else { set([]) });
+        }
+    }
+
+    #[test]
+    fn beside_a_member_that_does_not_share_nobody_is_a_deputy() {
+        let now = Instant::now();
+        let (mut a, mut members) = without_c("http://a:1", now);
+        members[1].shares = false;
+        a.see(&view(&members, true), now);
+        assert!(a.partitions().is_empty() && a.addresses().is_empty());
+    }
+}

@@ -1,0 +1,194 @@
+//! Whether the processes of the other workers are there, as far as their addresses show it.
+//!
+//! An open connection to each worker's REST API tells at once when its process ends, because its system then closes the connection. A new
+//! connection that is *refused* shows that nobody listens there any more. Nothing is sent. An address that does not answer, or that cannot be
+//! reached, shows nothing: its process may be at work behind a network that is cut.
+//!
+//! A worker listens as long as it is a member of the group, also while it ends in order, and a listener that fails ends its process.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
+    time::Duration,
+};
+
+use tokio::{
+    io::AsyncReadExt as _,
+    net::{TcpStream, lookup_host},
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::vital::spawn_vital;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(2);
+/// A connection is renewed after this time: a worker that was lost without a trace has not closed it.
+const HOLD: Duration = Duration::from_secs(20);
+/// One that was closed after a shorter time than this was not accepted for long.
+const SHORT: Duration = Duration::from_millis(500);
+/// So many short ones in a row are followed by a pause.
+const SHORT_ONES: u32 = 3;
+/// The pause before another try.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The pause between the two refusals that count as one sign: the second one shows that the first was no accident of a moment.
+const SECOND: Duration = Duration::from_millis(20);
+/// No more addresses than this are watched: a group has at most so many workers with connectors.
+const MOST: usize = 64;
+
+/// What an address shows of its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// Somebody listens there.
+    Listens,
+    /// Nobody does.
+    Refuses,
+}
+
+/// The other workers' addresses, which are watched.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    watched: BTreeMap<String, JoinHandle<()>>,
+    signs: mpsc::UnboundedReceiver<(String, Sign)>,
+    tell: mpsc::UnboundedSender<(String, Sign)>,
+}
+
+impl Default for Neighbours {
+    fn default() -> Self {
+        let (tell, signs) = mpsc::unbounded_channel();
+        Self {
+            watched: BTreeMap::new(),
+            signs,
+            tell,
+        }
+    }
+}
+
+impl Neighbours {
+    /// Watches these URLs, and no others any more.
+    pub(crate) fn watch(&mut self, addresses: BTreeSet<String>) {
+        self.watched.retain(|address, task| {
+            let stays = addresses.contains(address);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for address in addresses {
+            if self.watched.len() >= MOST || self.watched.contains_key(&address) {
+                continue;
+            }
+            let task = spawn_vital(watch(address.clone(), self.tell.clone()));
+            self.watched.insert(address, task);
+        }
+    }
+
+    /// The next sign of one of them.
+    pub(crate) async fn next(&mut self) -> (String, Sign) {
+        match self.signs.recv().await {
+            Some(sign) => sign,
+            // There is always a sender: this one's own.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        self.watched.values().for_each(JoinHandle::abort);
+    }
+}
+
+/// Watches one address for ever.
+async fn watch(address: String, signs: mpsc::UnboundedSender<(String, Sign)>) {
+    let place = address.split_once("://").map_or(address.as_str(), |(_, place)| place);
+    let (mut refusals, mut short_ones) = (0_u32, 0_u32);
+    loop {
+        match connect(place).await {
+            Connected::Yes(mut socket) => {
+                refusals = 0;
+                let _ = signs.send((address.clone(), Sign::Listens));
+                let begun = Instant::now();
+                let mut nothing = [0];
+                let _ = timeout(HOLD, socket.read(&mut nothing)).await;
+                short_ones = if begun.elapsed() < SHORT { short_ones + 1 } else { 0 };
+                if short_ones < SHORT_ONES {
+                    continue;
+                }
+            }
+            Connected::Refused => {
+                refusals += 1;
+                if refusals < 2 {
+                    sleep(SECOND).await;
+                    continue;
+                }
+                let _ = signs.send((address.clone(), Sign::Refuses));
+            }
+            Connected::Unknown => refusals = 0,
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+enum Connected {
+    Yes(TcpStream),
+    Refused,
+    Unknown,
+}
+
+/// Connects to one of the addresses of a host. It counts as refused only if all of them refuse.
+async fn connect(place: &str) -> Connected {
+    let Ok(Ok(found)) = timeout(CONNECT, lookup_host(place)).await else {
+        return Connected::Unknown;
+    };
+    let mut are_all_refused = None;
+    for address in found {
+        match timeout(CONNECT, TcpStream::connect(address)).await {
+            Ok(Ok(socket)) => return Connected::Yes(socket),
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                are_all_refused.get_or_insert(true);
+            }
+            _ => are_all_refused = Some(false),
+        }
+    }
+    match are_all_refused {
+        Some(true) => Connected::Refused,
+        _ => Connected::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{net::TcpListener, task::LocalSet};
+
+    use super::*;
+
+    #[test]
+    fn a_listener_that_is_gone_is_noticed_and_one_that_hangs_or_comes_back_is_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let place = listener.local_addr().expect("an address");
+            let url = format!("http://{place}");
+            let mut neighbours = Neighbours::default();
+            neighbours.watch(BTreeSet::from([url.clone()]));
+            // The system accepts the connection, though nobody takes it.
+            assert_eq!(neighbours.next().await, (url.clone(), Sign::Listens));
+            let (taken, _) = listener.accept().await.expect("a connection");
+            drop(taken);
+            assert_eq!(
+                neighbours.next().await,
+                (url.clone(), Sign::Listens),
+                "it was only closed"
+            );
+            drop(listener);
+            assert_eq!(neighbours.next().await, (url.clone(), Sign::Refuses));
+            let listener = TcpListener::bind(place).await.expect("the same port");
+            while neighbours.next().await.1 == Sign::Refuses {}
+            drop(listener);
+            neighbours.watch(BTreeSet::new());
+            assert!(neighbours.watched.is_empty());
+        });
+    }
+}
