@@ -312,6 +312,11 @@ pub(crate) fn is_certificate_fault(reason: &str) -> bool {
 
 /// What librdkafka says, without its advice (which names its own settings) and without how long it took.
 fn gist(reason: &str) -> &str {
+    // The words of the Rust client before those of librdkafka.
+    let reason = reason
+        .strip_prefix("Meta data fetch error: ")
+        .and_then(|reason| reason.split_once(" ("))
+        .map_or(reason, |(_, reason)| reason.trim_end_matches(')'));
     let end = [" (after ", ", verify that ", ": broker certificate could not"]
         .iter()
         .filter_map(|tail| reason.find(tail))
@@ -384,6 +389,18 @@ mod tests {
         assert!(
             told.contains("another service") && !told.contains("receive.message"),
             "{told}"
+        );
+    }
+
+    #[test]
+    fn what_the_rust_client_says_is_left_out() {
+        let failure = unreachable(
+            "k:9092",
+            "Meta data fetch error: BrokerTransportFailure (Local: Broker transport failure)",
+        );
+        assert_eq!(
+            failure.to_string(),
+            "no Kafka broker of k:9092 answers: Local: Broker transport failure"
         );
     }
 

@@ -338,6 +338,9 @@ fn other_names(connector: &str, names: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {more} more (`walferry list`)"),
     };
+    if let [only] = &all[..] {
+        return format!("its only connector is {}", one_line(only));
+    }
     let some = all.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
     format!("its connectors are {}{more}", one_line(&some))
 }
@@ -576,6 +579,10 @@ mod tests {
         let names: Vec<String> = (1..=12).map(|n| format!("orders-{n:02}-{}", "x".repeat(n))).collect();
         assert_eq!(other_names("ORDERS-03-xxx", &names), "did you mean orders-03-xxx?");
         assert_eq!(other_names("shp", &["shop".to_owned()]), "did you mean shop?");
+        assert_eq!(
+            other_names("billing", &["shop".to_owned()]),
+            "its only connector is shop"
+        );
         let told = other_names("billing", &names);
         assert!(
             told.starts_with("its connectors are orders-01-x, orders-02-xx, "),

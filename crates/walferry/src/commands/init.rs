@@ -34,10 +34,13 @@ use crate::{
 /// administrator.
 const PASSWORD: &str = "CDC_PASSWORD";
 
+/// How the address of a database is written. Written out in one piece, its user would be hidden as a secret.
+const ADDRESS: &str =
+    "write postgres://, then the user and an @, then HOST:5432/DATABASE: `walferry init --help` has an example";
+
 /// Writes both files.
 pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
-    let address =
-        Address::parse(&args.url).map_err(|what| refused(what, "write postgres://USER@HOST:5432/DATABASE"))?;
+    let address = Address::parse(&args.url).map_err(|what| refused(what, ADDRESS))?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => plain(&address.database),
@@ -232,7 +235,7 @@ impl Address {
 
 /// The server that a URL leads to, with the password of PGPASSWORD if the URL has none.
 pub(crate) fn reached_by(url: &str) -> Result<PostgresSection, Error> {
-    let address = Address::parse(url).map_err(|what| refused(what, "write postgres://USER@HOST:5432/DATABASE"))?;
+    let address = Address::parse(url).map_err(|what| refused(what, ADDRESS))?;
     address.section()
 }
 
