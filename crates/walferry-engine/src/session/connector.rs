@@ -190,22 +190,21 @@ where
         };
         let changes = |status: &Status| status.counters.changes.load(Relaxed);
         let changes_before = changes(&self.status);
-        let mut ended = self.sessions(&mut carried, &mut target).await;
-        // If the run is abandoned, another process may be using the slot, so it stays. It also stays if the stream has brought a change: the
-        // next start begins with the first change that was not delivered, and a new slot would be behind it.
-        let has_changes =
-            ended.as_ref().is_err_and(|failure| failure.change.is_some()) || changes(&self.status) > changes_before;
-        if !is_abandoned(&target) && has_changes {
-            carried.new_slot.is_in_use();
-        } else if !is_abandoned(&target)
-            && let Err(failure) = ended
-        {
-            ended = Err(carried
-                .new_slot
-                .leave_none(&self.settings.slot, self.source.control(), failure)
-                .await);
-        }
-        ended.map_err(|failure| self.with_way_past(failure))
+        let Err(failure) = self.sessions(&mut carried, &mut target).await else {
+            return Ok(());
+        };
+        let has_changes = failure.change.is_some() || changes(&self.status) > changes_before;
+        let (new_slot, slot) = (&carried.new_slot, &self.settings.slot);
+        let failure = if is_abandoned(&target) {
+            // Another process may be using the slot.
+            failure
+        } else if has_changes {
+            new_slot.stays_for_changes(slot);
+            failure
+        } else {
+            new_slot.leave_none(slot, self.source.control(), failure).await
+        };
+        Err(self.with_way_past(failure))
     }
 
     /// Adds to the failure of a record how the change that it comes from is passed over.

@@ -14,7 +14,7 @@ use walferry_pgoutput::Lsn;
 use crate::{failure::Failure, source::Control};
 
 /// Where such a slot was created, if there is one. If the connector fails for good, nobody would ever read the slot, and the server
-/// would keep its WAL for ever. So the slot is dropped, unless another process has adopted it meanwhile.
+/// would keep its WAL for ever. So the slot is dropped, unless it has brought changes, or another process has adopted it meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedSlot(Mutex<Option<Lsn>>);
 
@@ -34,6 +34,17 @@ impl UnusedSlot {
     /// An offset that depends on the slot is stored. The next start continues from it.
     pub(crate) fn is_in_use(&self) {
         self.with(|made| *made = None);
+    }
+
+    /// The stream has brought changes: a new slot would be behind them.
+    pub(crate) fn stays_for_changes(&self, slot: &str) {
+        if self.with(Option::take).is_some() {
+            warn!(
+                slot,
+                hint = "the next start sends them. If there is to be none, drop the slot, because the server keeps WAL for it",
+                "the replication slot that this start created stays, because it has changes that were not delivered"
+            );
+        }
     }
 
     /// Drops the slot, if there is one that nobody else uses. If that fails, the returned failure says what is left to do.
