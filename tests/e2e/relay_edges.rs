@@ -455,6 +455,17 @@ fn row_level_security_hides_rows_and_check_says_so() {
     assert_eq!(relayed.count("status = 'PENDING'"), 10);
     assert_eq!(walferry.terminate(), Some(0));
     drop(walferry);
+    // Postgres refuses an UPDATE after which the role would not see the row.
+    relayed
+        .database()
+        .sql()
+        .run("drop policy mine on events; create policy waiting on events to relay_rls using (status = 'PENDING')");
+    relayed.insert("b", 1, 2);
+    let mut walferry = Walferry::start(relayed.options(&changes));
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let hint = "let a policy show the role rows that were sent, too";
+    assert!(walferry.output().contains(hint), "{}", walferry.output());
+    drop(walferry);
     relayed
         .database()
         .sql()

@@ -340,7 +340,7 @@ pub(crate) async fn row_security(sql: &Sql, table: &RelayTable) -> Result<Option
             ),
         )
         .with_hint(format!(
-            "make sure that a policy shows it all rows that are to be sent: CREATE POLICY relay ON {} TO {} USING (true);",
+            "make sure that a policy shows it all rows, before and after they are sent: CREATE POLICY relay ON {} TO {} USING (true);",
             table.name,
             sql_name(&role)
         ))

@@ -952,7 +952,7 @@ impl Rounds<'_> {
         {
             // It seems to be about all rows, so none of them has failed.
             return Err(NotMarked::Refused(match refusal.kind {
-                Kind::PrivilegeMissing => refusal,
+                Kind::PrivilegeMissing => Self::without_privilege(refusal),
                 _ => of_row(refusal),
             }));
         }
@@ -971,6 +971,16 @@ impl Rounds<'_> {
         let ended = self.sql.texts(MARKING, statements::END).await;
         ended.map_err(|error| NotMarked::Lost(error.into()))?;
         Ok(unmarked)
+    }
+
+    /// The role may not change any row. Where a policy is the reason, the server does not say what to do.
+    fn without_privilege(refusal: Failure) -> Failure {
+        let what = refusal.to_string();
+        if !what.contains("row-level security") {
+            return refusal;
+        }
+        let hint = "let a policy show the role rows that were sent, too: `walferry check` prints the SQL";
+        Failure::new(refusal.disposition, refusal.kind, what, Some(hint.to_owned()))
     }
 
     /// Runs statements that change so many rows. `Ok(Err(…))`: the database has refused that, and nothing of it is left.
