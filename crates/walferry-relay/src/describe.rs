@@ -34,7 +34,7 @@ pub struct Described {
 }
 
 /// How long looking at the table waits for a lock. The server needs one to say what its defaults are.
-const LOCK_MS: u32 = 5000;
+const LOCK_MS: u32 = 4000;
 /// How long a statement about the catalog may take.
 const CATALOG_MS: u32 = 10_000;
 
