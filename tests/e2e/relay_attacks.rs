@@ -387,3 +387,45 @@ fn while_the_registry_is_away_no_row_is_sent_twice() {
     assert_eq!((sent("order"), sent("odd")), (12, 0));
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
+
+/// An owner who changes the table again and again hits the moment between the question for its columns and the first look.
+#[test]
+fn a_column_that_is_dropped_before_the_first_look_does_not_end_the_relay() {
+    let world = world::shared();
+    let relayed = Relayed::new(world, "relay_dropped", "note text, published_at timestamptz");
+    relayed.insert("a", 1, 3);
+    let owner = world.postgres.in_database(relayed.database().name());
+    // The columns can be read, but no row can be locked.
+    owner.run("begin; lock table events in exclusive mode");
+    let mut walferry = Walferry::start(relayed.options(&[]));
+    wait_for("a look to wait", || {
+        let waiting = "select count(*) from pg_locks where relation = 'events'::regclass and mode = 'RowShareLock' and not granted";
+        (owner.value(waiting).as_deref() == Some("1")).then_some(())
+    });
+    owner.run("alter table events drop column note; commit");
+    wait_for("the rows to be sent", || {
+        assert!(walferry.runs(), "{}", walferry.output());
+        (relayed.count("published_at is null") == 0).then_some(())
+    });
+    assert_eq!(relayed.numbers()["a"], [1, 2, 3]);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+#[test]
+fn by_choice_later_rows_of_its_key_pass_a_row_that_has_failed_for_good() {
+    let world = world::shared();
+    let relayed = Relayed::new(world, "relay_pass", POLLER);
+    relayed.database().sql().run(
+        "insert into events (aggregatetype, aggregateid, payload) values ('no topic', 'a', 1), ('order', 'a', 2), ('order', 'a', 3)",
+    );
+    let changes = [
+        ("relay.failed.rows", "pass"),
+        ("relay.max.attempts", "2"),
+        ("relay.backoff.ms", "20"),
+    ];
+    let mut walferry = relayed.start(&changes);
+    relayed.wait_until_none("status = 'PENDING'");
+    assert_eq!(relayed.count("status = 'FAILED' and attempts = 2"), 1);
+    assert_eq!(relayed.numbers()["a"], [2, 3]);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}

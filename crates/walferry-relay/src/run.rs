@@ -58,6 +58,8 @@ const LANES_AWAY: Duration = Duration::from_secs(15);
 const MOST_LEFT: usize = 4;
 /// So many failures are remembered for a table without columns for them.
 const MOST_REMEMBERED: usize = 10_000;
+/// After so many first looks of sessions that were refused, the next one that is refused ends the connector.
+const REFUSED_LOOKS: u32 = 3;
 /// A look is slow if the server takes so long for it, and for so long afterwards others may be.
 const SLOW: Duration = Duration::from_millis(250);
 const SLOW_LOOKS: Duration = Duration::from_secs(60);
@@ -104,6 +106,8 @@ struct Carried {
     remembered: HashMap<String, Remembered>,
     /// For so many looks more, rows are marked with savepoints.
     careful_looks: u32,
+    /// So many sessions in a row have ended because the server has refused their first look.
+    refused_looks: u32,
     /// Until when looks may be slow, because many rows are held back.
     slow_until: Option<Instant>,
     late: LateRows,
@@ -528,10 +532,15 @@ impl Rounds<'_> {
             }
         }
         let looked = match self.look().await {
-            // The first look of the next session is the last try.
             Err(failure) if self.number > 1 => return Self::refused(failure),
+            // The table may have changed since the session has looked at its columns.
+            Err(failure) if failure.kind == Kind::ServerError && self.carried.refused_looks < REFUSED_LOOKS => {
+                self.carried.refused_looks += 1;
+                return Err(Failure::of(Disposition::Retry, failure.kind, failure.causes));
+            }
             looked => looked?,
         };
+        self.carried.refused_looks = 0;
         let look = match looked {
             Looked::Rows(look) => look,
             Looked::Nothing => {
