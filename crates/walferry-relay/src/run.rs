@@ -116,13 +116,20 @@ struct Carried {
     is_disagreement_logged: bool,
 }
 
-/// How many rows a look may have, so that there is time to send and mark them. After a look that was not marked, half as many; twice as many after each
-/// one that was.
+/// How many rows a look may have, so that there is time to send and mark them. After a look that was not marked, half as many; twice as many after some
+/// that were. The more often that was too many, the longer it takes until it is tried again: each time, the rows of a look are sent twice.
 #[derive(Debug, Default)]
 struct RowsInTime {
     /// `None`: no limit.
     most: Option<u32>,
+    /// Looks that were marked since the limit has changed.
+    marked: u32,
+    /// Looks that have to be marked before there may be more rows.
+    patience: u32,
 }
+
+/// No more looks than these have to be marked.
+const MOST_PATIENCE: u32 = 1024;
 
 impl RowsInTime {
     fn limit(&self, rows: u32) -> u32 {
@@ -132,12 +139,20 @@ impl RowsInTime {
     /// So many rows were read and not marked.
     fn were_too_many(&mut self, rows: usize) {
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        self.most = Some((rows / 2).max(1));
+        *self = Self {
+            most: Some((rows / 2).max(1)),
+            marked: 0,
+            patience: (self.patience * 2).clamp(1, MOST_PATIENCE),
+        };
     }
 
     /// A look was marked. There is no limit any more once it is more than a look may have anyway.
     fn were_marked(&mut self, rows: u32) {
-        self.most = self.most.map(|most| most.saturating_mul(2)).filter(|most| *most < rows);
+        self.marked += 1;
+        if self.marked >= self.patience {
+            self.marked = 0;
+            self.most = self.most.map(|most| most.saturating_mul(2)).filter(|most| *most < rows);
+        }
     }
 }
 
@@ -1165,10 +1180,15 @@ mod tests {
             [250, 125, 1, 1, 1]
         );
         let mut limits = Vec::new();
+        let mut looks = 0;
         while rows.most.is_some() {
+            let before = rows.limit(500);
             rows.were_marked(500);
-            limits.push(rows.limit(500));
+            looks += 1;
+            limits.extend(Some(rows.limit(500)).filter(|limit| *limit != before));
         }
         assert_eq!(limits, [2, 4, 8, 16, 32, 64, 128, 256, 500]);
+        // It has been too many five times.
+        assert_eq!(looks, 9 * 16);
     }
 }
