@@ -139,10 +139,24 @@ pub enum Route {
     Unknown,
 }
 
-/// Sends requests to other workers.
+/// The workers of a group, as one of them has seen them last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenWorkers {
+    /// How many there are, this one included.
+    pub count: usize,
+    /// Whether nothing is about to move.
+    pub is_settled: bool,
+    /// Whether this one writes configurations.
+    pub leads: bool,
+}
+
+/// Knows the other workers, and sends requests to them.
 pub trait Forwarder: fmt::Debug + Send + Sync {
     /// Who answers such a request.
     fn route(&self, to: &Answerer) -> Route;
+
+    /// The workers. `None` while this one only waits for its turn.
+    fn workers(&self) -> Option<SeenWorkers>;
 
     /// Sends a request to the worker that has to answer it. It fails with a refusal if there is none, or if that one does not answer.
     fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture;

@@ -54,7 +54,9 @@ use walferry_engine::status::Status;
 pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
-    forwarder::{Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route},
+    forwarder::{
+        Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route, SeenWorkers,
+    },
     record_skips::RecordSkips,
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{ListenerTls, TlsError, https_client, without_effect},

@@ -47,6 +47,7 @@ fn write(out: Exposition, admin: &Admin, process: Option<Process>, now_us: i64) 
     page.slot();
     page.other_slots();
     page.state();
+    page.workers(admin);
     page.throughput();
     page.relay();
     page.in_flight();
@@ -191,6 +192,31 @@ impl MetricsPage<'_> {
                 samples.add(&[name, "from"], missing.from.0);
                 samples.add(&[name, "to"], missing.to.0);
             }
+        });
+    }
+
+    /// What a worker knows of its group.
+    fn workers(&mut self, admin: &Admin) {
+        let forwarder = admin.settings.forwarder.as_ref();
+        let Some(seen) = forwarder.and_then(|forwarder| forwarder.workers()) else {
+            return;
+        };
+        self.out.metric(&m::WORKERS, |samples| samples.add(&[], seen.count));
+        self.out.metric(&m::WORKERS_SETTLED, |samples| {
+            samples.add(&[], u8::from(seen.is_settled))
+        });
+        self.out
+            .metric(&m::WORKER_LEADS, |samples| samples.add(&[], u8::from(seen.leads)));
+        let (names, herder) = (admin.herder.names(), &admin.herder);
+        let here = names.iter().filter(|name| herder.runs_here(name)).count();
+        let observed = self.observations.iter();
+        let leaving = observed
+            .filter(|observed| !herder.runs_here(&observed.status.name))
+            .count();
+        self.out.metric(&m::WORKER_CONNECTORS, |samples| {
+            samples.add(&["here"], here);
+            samples.add(&["leaving"], leaving);
+            samples.add(&["elsewhere"], names.len() - here);
         });
     }
 
@@ -549,6 +575,26 @@ mod tests {
 
     use super::*;
     use crate::observation::tests::{NOW_US, S, slots};
+    use crate::{Answerer, ForwardFuture, ForwardedRequest, Forwarder, Route, SeenWorkers};
+
+    #[derive(Debug)]
+    struct TwoWorkers;
+
+    impl Forwarder for TwoWorkers {
+        fn route(&self, _: &Answerer) -> Route {
+            Route::Here
+        }
+        fn workers(&self) -> Option<SeenWorkers> {
+            Some(SeenWorkers {
+                count: 2,
+                is_settled: false,
+                leads: true,
+            })
+        }
+        fn forward(&self, _: ForwardedRequest, _: &Answerer) -> ForwardFuture {
+            unreachable!("nobody asks for it")
+        }
+    }
 
     /// Two connectors. Everything is known about the first, nothing about the second.
     fn admin() -> Admin {
@@ -647,7 +693,12 @@ mod tests {
         relay.relay = Some(figures);
         relay.set_phase(Phase::Streaming);
         let connectors = FixedConnectors(vec![Arc::new(status), Arc::new(silent), Arc::new(relay)]);
+        let settings = crate::RestSettings {
+            forwarder: Some(Arc::new(TwoWorkers)),
+            ..crate::RestSettings::default()
+        };
         Admin {
+            settings,
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
             ..Admin::read_only(Arc::new(connectors), "1.2.3")
         }
@@ -822,6 +873,10 @@ mod tests {
                 1.0,
             ),
             (r#"walferry_connector_phase{connector="relay",phase="relaying"}"#, 1.0),
+            ("walferry_workers", 2.0),
+            ("walferry_workers_settled", 0.0),
+            ("walferry_worker_leads", 1.0),
+            (r#"walferry_worker_connectors{place="leaving"}"#, 0.0),
             (r#"walferry_build_info{version="1.2.3"}"#, 1.0),
             ("process_resident_memory_bytes", 20_971_520.0),
             ("process_start_time_seconds", 1_789_999_000.0),

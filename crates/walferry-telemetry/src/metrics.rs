@@ -34,6 +34,10 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
         ],
     ),
     (
+        "Workers that share connectors",
+        &[WORKERS, WORKERS_SETTLED, WORKER_LEADS, WORKER_CONNECTORS],
+    ),
+    (
         "Throughput",
         &[
             CHANGES,
@@ -237,6 +241,35 @@ pub const PHASE: Metric = Metric::new(
 )
 .labels(&["connector", "phase"])
 .replaces("connector-task-metrics status");
+
+/// `walferry_workers`.
+pub const WORKERS: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_workers",
+    "Workers in the group of this one, itself included, as it has seen them last. Only workers that share the connectors in Connect's topics have this metric and the next three.",
+);
+
+/// `walferry_workers_settled`.
+pub const WORKERS_SETTLED: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_workers_settled",
+    "0 while the brokers move connectors between workers, else 1.",
+);
+
+/// `walferry_worker_leads`.
+pub const WORKER_LEADS: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_worker_leads",
+    "1 while this worker is the one that writes configurations, else 0. The sum over all workers is 1, and 0 while they move.",
+);
+
+/// `walferry_worker_connectors`.
+pub const WORKER_CONNECTORS: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_worker_connectors",
+    "Connectors of the group: those that belong to this worker (`here`), those that still end here because they move to another one (`leaving`), and those of others (`elsewhere`).",
+)
+.labels(&["place"]);
 
 /// `walferry_connected`.
 pub const CONNECTED: Metric = Metric::new(

@@ -512,6 +512,10 @@ impl Forwarder for Echo {
         }
     }
 
+    fn workers(&self) -> Option<crate::SeenWorkers> {
+        None
+    }
+
     fn forward(&self, request: ForwardedRequest, _: &Answerer) -> ForwardFuture {
         Box::pin(async move {
             if request.path.starts_with("/connectors/away") {

@@ -10,8 +10,8 @@ use std::{
 use tokio::{sync::watch, task::spawn_blocking};
 use ureq::{Agent, http};
 use walferry_admin::{
-    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route, herder::Refused,
-    https_client,
+    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route, SeenWorkers,
+    herder::Refused, https_client,
 };
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
@@ -206,6 +206,17 @@ impl Forwarder for OtherWorkers {
             Some(_) => Route::Elsewhere,
             None => Route::Unknown,
         }
+    }
+
+    fn workers(&self) -> Option<SeenWorkers> {
+        let members = self.members.as_ref()?;
+        let view = members.view.borrow();
+        let view = view.as_ref()?;
+        Some(SeenWorkers {
+            count: view.members.len(),
+            is_settled: view.is_settled,
+            leads: members.duty.borrow().leads,
+        })
     }
 
     fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture {
