@@ -1,10 +1,10 @@
 //! Several workers share the connectors of one group: who runs what, and what happens when one ends, hangs or joins.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{collections::BTreeSet, net::TcpListener, time::Instant};
 
 use serde_json::{Value, json};
 use walferry_kafka::connect::{GroupReader, GroupView, work_partition};
-use walferry_testkit::servers::{Kafka, Walferry, wait_for};
+use walferry_testkit::servers::{Kafka, Network, Walferry, Weather, wait_for};
 
 use crate::{
     outbox::{Outbox, assert_runs},
@@ -17,22 +17,43 @@ struct Cluster {
     kafka: Kafka,
     workers: Vec<Walferry>,
     reader: GroupReader,
+    /// The ports at which others reach them, where it is not the one on which they listen.
+    advertised: Vec<Option<u16>>,
+}
+
+/// What is special about a worker.
+#[derive(Default)]
+struct Special {
+    lines: Vec<String>,
+    env: Vec<(String, String)>,
+    advertised: Option<u16>,
 }
 
 impl Cluster {
     /// Starts so many workers, and waits until each has its part.
     fn start(kafka: Kafka, name: &str, count: usize) -> Self {
-        Self::start_with(kafka, name, count, |_| Vec::new())
+        Self::start_with(kafka, name, count, |_| Special::default())
     }
 
-    /// The same with further lines in the worker file of each.
-    fn start_with(kafka: Kafka, name: &str, count: usize, lines: impl Fn(usize) -> Vec<String>) -> Self {
-        let workers: Vec<Walferry> = (0..count)
-            .map(|number| takeover::start_with_lines(&kafka, &format!("{name}{number}"), lines(number)))
-            .collect();
+    /// The same with something special about each.
+    fn start_with(kafka: Kafka, name: &str, count: usize, special: impl Fn(usize) -> Special) -> Self {
+        let (mut workers, mut advertised) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let mut special = special(number);
+            advertised.push(special.advertised);
+            let port = special.advertised.map(|port| format!("rest.advertised.port={port}"));
+            special.lines.extend(port);
+            let name = format!("{name}{number}");
+            workers.push(takeover::start_with_lines(&kafka, &name, special.lines, special.env));
+        }
         let topics = workers::topics(&kafka, "walferry-test");
         let reader = GroupReader::open(&topics).expect("a client");
-        let mut cluster = Self { kafka, workers, reader };
+        let mut cluster = Self {
+            kafka,
+            workers,
+            reader,
+            advertised,
+        };
         for worker in &mut cluster.workers {
             wait_for_turn(worker);
         }
@@ -64,7 +85,10 @@ impl Cluster {
     }
 
     fn address(&self, number: usize) -> String {
-        format!("http://{}", self.workers[number].admin())
+        match self.advertised[number] {
+            Some(port) => format!("http://127.0.0.1:{port}"),
+            None => format!("http://{}", self.workers[number].admin()),
+        }
     }
 
     /// The number of the worker with this address.
@@ -405,8 +429,11 @@ fn a_killed_workers_connector_delivers_before_the_group_has_noticed() {
 #[test]
 fn a_killed_workers_exactly_once_connector_goes_on_early_and_repeats_nothing() {
     let world = world::shared();
-    let lines = |_| vec!["exactly.once.source.support=enabled".to_owned()];
-    let mut cluster = Cluster::start_with(Kafka::start(), "deputyonce", 3, lines);
+    let special = |_| Special {
+        lines: vec!["exactly.once.source.support=enabled".to_owned()],
+        ..Special::default()
+    };
+    let mut cluster = Cluster::start_with(Kafka::start(), "deputyonce", 3, special);
     let name = cluster.name_for(0, "d");
     let outbox = Outbox::on(&world.postgres, &cluster.kafka, "deputyonce");
     cluster.create(0, &name, outbox.config_with([("exactly.once.support", "required")]));
@@ -422,6 +449,75 @@ fn a_killed_workers_exactly_once_connector_goes_on_early_and_repeats_nothing() {
         .filter_map(|record| record.value_text()?.parse().ok())
         .collect();
     assert_eq!(values, (1..=values.len() as i64).collect::<Vec<_>>());
+}
+
+/// Something in between refuses connections to it, and it has lost Postgres: to the others it looks as if it were gone.
+#[test]
+fn a_deputy_beside_an_owner_that_lives_stores_nothing_and_nothing_is_lost() {
+    let world = world::shared();
+    let door = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = door.local_addr().expect("an address").port();
+    let postgres: Vec<Network> = (0..3).map(|_| Network::to(world.postgres.port())).collect();
+    let special = |number: usize| Special {
+        lines: vec!["walferry.rest.config.providers=all".to_owned()],
+        env: vec![("DEPUTY_POSTGRES".to_owned(), postgres[number].port().to_string())],
+        advertised: (number == 0).then_some(port),
+    };
+    let cluster = Cluster::start_with(Kafka::start(), "beside", 3, special);
+    let name = cluster.name_for(0, "b");
+    let outbox = Outbox::on(&world.postgres, &cluster.kafka, "beside");
+    cluster.create(
+        0,
+        &name,
+        outbox.config_with([("database.port", "${env:DEPUTY_POSTGRES}")]),
+    );
+    wait_for_stream(&outbox);
+    outbox.insert("k", 1, 5);
+    outbox.wait_for_event(&cluster.kafka, 5);
+    outbox.wait_until_confirmed();
+    let owner = |cluster: &Cluster| {
+        cluster
+            .view()?
+            .owner(work_partition(&name))
+            .map(|owner| owner.id.clone())
+    };
+    let path = format!("/connectors/{name}/offsets");
+    let stored = || {
+        let answer = cluster.workers[1].get(&path)?.json();
+        answer["offsets"][0]["offset"]["lsn_proc"].as_u64()
+    };
+    let (member, before) = (
+        wait_for("its owner", || owner(&cluster)),
+        wait_for("its offset", stored),
+    );
+    let confirmed = outbox.confirmed();
+
+    postgres[0].set(Weather::Closed);
+    postgres[0].reset();
+    drop(door);
+    outbox.insert("k", 6, 10);
+    let logs = |text: &str| cluster.workers[1..].iter().any(|worker| worker.output().contains(text));
+    // The deputy ends after a while, because the member is still there. On a slow machine, it may have done nothing yet.
+    let topic = outbox.topic("order");
+    wait_for("the deputy to deliver or to end", || {
+        let has_come = cluster.kafka.read(std::slice::from_ref(&topic)).len() >= 10;
+        (has_come || logs("ends its run")).then_some(())
+    });
+    assert!(logs("runs it as a deputy"), "nobody was its deputy");
+    assert_eq!(owner(&cluster), Some(member.clone()), "nothing was taken from it");
+    assert_eq!(
+        (stored(), outbox.confirmed()),
+        (Some(before), confirmed),
+        "the deputy has stored or confirmed"
+    );
+
+    wait_for("the deputy to end", || logs("ends its run").then_some(()));
+    postgres[0].set(Weather::Fair);
+    outbox.insert("k", 11, 15);
+    assert_runs(&outbox.wait_for_event(&cluster.kafka, 15), &["k"], 15);
+    outbox.wait_until_confirmed();
+    assert_eq!((owner(&cluster), outbox.database.streams()), (Some(member), 1));
+    assert!(wait_for("its offset", stored) > before);
 }
 
 #[test]

@@ -47,9 +47,12 @@ pub(super) fn start(kafka: &Kafka, name: &str) -> Walferry {
     )
 }
 
-/// The same with further lines in the worker file.
-pub(super) fn start_with_lines(kafka: &Kafka, name: &str, lines: Vec<String>) -> Walferry {
-    let mut options = options(kafka, name);
+/// The same with further lines in the worker file, and variables of the environment.
+pub(super) fn start_with_lines(kafka: &Kafka, name: &str, lines: Vec<String>, env: Vec<(String, String)>) -> Walferry {
+    let mut options = WalferryOptions {
+        env,
+        ..options(kafka, name)
+    };
     options.worker.extend(lines);
     Walferry::start_in(
         options,
