@@ -517,7 +517,7 @@ fn a_deputy_beside_an_owner_that_lives_stores_nothing_and_nothing_is_lost() {
     assert_runs(&outbox.wait_for_event(&cluster.kafka, 15), &["k"], 15);
     outbox.wait_until_confirmed();
     assert_eq!((owner(&cluster), outbox.database.streams()), (Some(member), 1));
-    assert!(wait_for("its offset", stored) > before);
+    assert!(wait_for("its offset", stored) > by_owner);
 }
 
 #[test]
