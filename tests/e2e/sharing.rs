@@ -486,14 +486,16 @@ fn a_deputy_beside_an_owner_that_lives_stores_nothing_and_nothing_is_lost() {
         let answer = cluster.workers[1].get(&path)?.json();
         answer["offsets"][0]["offset"]["lsn_proc"].as_u64()
     };
-    let (member, before) = (
-        wait_for("its owner", || owner(&cluster)),
-        wait_for("its offset", stored),
-    );
-    let confirmed = outbox.confirmed();
-
+    let member = wait_for("its owner", || owner(&cluster));
     postgres[0].set(Weather::Closed);
     postgres[0].reset();
+    // From then on, it confirms nothing more. It may still store what it has read.
+    wait_for("the owner to have lost Postgres", || {
+        let is_free = outbox.database.streams() == 0;
+        (is_free && cluster.workers[0].output().contains("retrying after a pause")).then_some(())
+    });
+    let (before, confirmed) = (wait_for("its offset", stored), outbox.confirmed());
+    let end = outbox.wal_end();
     drop(door);
     outbox.insert("k", 6, 10);
     let logs = |text: &str| cluster.workers[1..].iter().any(|worker| worker.output().contains(text));
