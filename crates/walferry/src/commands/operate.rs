@@ -597,7 +597,8 @@ fn apply(args: &ApplyArgs) -> Result<(), Error> {
                 return Ok(());
             }
             200 => "changed",
-            _ => "created",
+            404 => "created",
+            _ => return Err(not_done(&what, process.0.refused(&before, name, OF_400))),
         };
         validate(&process, &what, &properties)?;
         if args.dry_run {
