@@ -180,7 +180,7 @@ fuzz_target!(|input: &[u8]| {
     all.extend(statements::failed(&table, &row, &attempt, look));
     all.extend(statements::count_failed(&table, &keys));
     all.extend(statements::retry(&table, &keys, 10, "public"));
-    all.extend(statements::indexes(&table).into_iter().map(|index| index.statement));
+    all.extend(statements::indexes(&table).into_iter().map(|index| index.statement()));
     all.iter().for_each(|statement| assert_harmless(statement));
     assert_harmless(&table.sentence());
 });

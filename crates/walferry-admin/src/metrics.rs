@@ -207,11 +207,12 @@ impl MetricsPage<'_> {
         });
         self.out
             .metric(&m::WORKER_LEADS, |samples| samples.add(&[], u8::from(seen.leads)));
-        let (names, herder) = (admin.herder.names(), &admin.herder);
-        let here = names.iter().filter(|name| herder.runs_here(name)).count();
+        let connectors = &admin.herder;
+        let names = connectors.names();
+        let here = names.iter().filter(|name| connectors.runs_here(name)).count();
         let observed = self.observations.iter();
         let leaving = observed
-            .filter(|observed| !herder.runs_here(&observed.status.name))
+            .filter(|observed| !connectors.runs_here(&observed.status.name))
             .count();
         self.out.metric(&m::WORKER_CONNECTORS, |samples| {
             samples.add(&["here"], here);

@@ -381,14 +381,14 @@ mod tests {
             "db:5432",
             "db:5432/bootstrap: Receive failed: Invalid response size 1157627904 (0..100000000): increase receive.message.max.bytes",
         );
-        let told = format!("{failure} {}", failure.hint().unwrap_or_default());
+        let message = format!("{failure} {}", failure.hint().unwrap_or_default());
         assert!(
-            told.contains("what listens at db:5432 does not answer as a Kafka broker"),
-            "{told}"
+            message.contains("what listens at db:5432 does not answer as a Kafka broker"),
+            "{message}"
         );
         assert!(
-            told.contains("another service") && !told.contains("receive.message"),
-            "{told}"
+            message.contains("another service") && !message.contains("receive.message"),
+            "{message}"
         );
     }
 

@@ -332,13 +332,13 @@ impl Idle {
     /// The pause before the next look. Without notifications, or if they are not listened to, it is the poll interval.
     /// It is longer if the last look took long, so that the server has other things to do.
     fn pause(&self, interval: Duration, is_listening: bool, took: Duration) -> Duration {
-        let rest = (took * IDLE_PARTS).min(LONGEST_PAUSE);
+        let least = (took * IDLE_PARTS).min(LONGEST_PAUSE);
         if !is_listening {
-            return interval.max(rest);
+            return interval.max(least);
         }
         let longest = (interval * NOTIFIED_PAUSES).min(LONGEST_PAUSE).max(interval);
         let pause = interval.saturating_mul(1 << self.looks.saturating_sub(1).min(16));
-        pause.min(longest).max(rest)
+        pause.min(longest).max(least)
     }
 }
 

@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn a_deputy_is_one_until_its_process_owns_the_connector() {
         assert!(!DeputyRole::none().is_deputy());
-        let told = watch::Sender::new(true);
-        let role = DeputyRole::told_by(told.subscribe());
+        let is_deputy = watch::Sender::new(true);
+        let role = DeputyRole::told_by(is_deputy.subscribe());
         assert!(role.is_deputy() && role.refuse("a slot is to be created").is_err());
-        told.send_replace(false);
+        is_deputy.send_replace(false);
         assert!(!role.is_deputy() && role.refuse("a slot is to be created").is_ok());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

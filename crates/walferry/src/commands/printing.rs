@@ -123,17 +123,17 @@ pub(crate) fn terminal_size() -> Option<(usize, usize)> {
 pub(crate) fn fitted(text: &str, columns: usize, rows: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     let room = rows.saturating_sub(1).max(1);
-    let shown = match all.len() > room {
+    let count = match all.len() > room {
         true => room - 1,
         false => all.len(),
     };
     let mut out = String::new();
-    for line in &all[..shown] {
+    for line in &all[..count] {
         out.push_str(&cut(line, columns));
         out.push('\n');
     }
-    if shown < all.len() {
-        out.push_str(&cut(&format!("… and {} more", all.len() - shown), columns));
+    if count < all.len() {
+        out.push_str(&cut(&format!("… and {} more", all.len() - count), columns));
         out.push('\n');
     }
     out
