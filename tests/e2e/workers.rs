@@ -1,10 +1,11 @@
 //! Several processes with one worker file: who works, who stands by, and what each of them answers.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 use serde_json::{Value, json};
 use walferry_config::{Options, Worker};
 use walferry_kafka::connect::{ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS};
+use walferry_testkit::certificates::{Certificate, Wish};
 use walferry_testkit::servers::{
     Connect, Kafka, Surroundings, Walferry, WalferryOptions, Weather, request_with, wait_for, walferry_program,
 };
@@ -383,6 +384,127 @@ fn a_login_goes_along_with_a_request_that_is_passed_on() {
     let seen = ask(&second, "GET", "/connectors", viewer, None).map(|answer| answer.body);
     assert_eq!(seen.as_deref(), Some(r#"["one"]"#));
     assert_eq!(second.get("/connectors").map(|answer| answer.status), Some(401));
+}
+
+/// A broker is down for a while in each rolling restart of a cluster.
+#[test]
+fn workers_are_seen_while_a_broker_that_does_not_coordinate_them_is_down() {
+    let kafka = Kafka::start();
+    let topics = topics(&kafka, "brokers");
+    topics.ensure().expect("the topics can be created");
+    topics.ensure_work().expect("the work topic can be created");
+    let member = Membership::join(&topics, "http://a:8083", true).expect("it can join");
+    wait_until_shared(&[&member]);
+    let mut other = kafka.start_beside();
+    let reader = GroupReader::open(&topics).expect("a client");
+    reader.look().expect("both brokers answer");
+    other.stop(true);
+    let view = reader.look().expect("the broker that coordinates the group answers");
+    let leader = view.leader().and_then(|leader| leader.address.as_deref());
+    assert_eq!((leader, view.is_settled), (Some("http://a:8083"), true), "{view:?}");
+}
+
+/// Workers whose REST API speaks TLS. The port comes from the environment, as in a container.
+#[test]
+fn requests_are_passed_on_over_tls_to_workers_whose_authority_is_trusted() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let outbox = Outbox::on(&world.postgres, &kafka, "passed_on_over_tls");
+    let authority = Certificate::make(&Wish::authority("authority"), None);
+    let own = Certificate::make(&Wish::server(&["127.0.0.1"]), Some(&authority));
+    let stranger = Certificate::make(&Wish::authority("stranger"), None);
+    let home = folder("tls_workers");
+    let write = |name: &str, text: &str| {
+        let file = home.join(name);
+        fs::write(&file, text).expect("the scratch folder can be written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the file is ours");
+        file.display().to_string()
+    };
+    let store = write("own.pem", &(own.key_pem() + &own.pem()));
+    let (trusted, untrusted) = (
+        write("ca.pem", &authority.pem()),
+        write("stranger.pem", &stranger.pem()),
+    );
+    let (users, password) = (write("users", "ops=s3cret\n"), write("password", "s3cret\n"));
+    let start = |name: &str, truststore: &str| {
+        let lines = [
+            "config.providers=env".to_owned(),
+            "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider".to_owned(),
+            "listeners=https://127.0.0.1:${env:REST_PORT}".to_owned(),
+            "rest.advertised.listener=https".to_owned(),
+            "listeners.https.ssl.keystore.type=PEM".to_owned(),
+            format!("listeners.https.ssl.keystore.location={store}"),
+            "listeners.https.ssl.truststore.type=PEM".to_owned(),
+            format!("listeners.https.ssl.truststore.location={truststore}"),
+            format!("walferry.rest.users.file={users}"),
+        ];
+        let options = WalferryOptions {
+            name: name.into(),
+            config: serde_json::Map::new(),
+            worker: WORKER.iter().map(ToString::to_string).chain(lines).collect(),
+            bootstrap: kafka.bootstrap(),
+            env: vec![("REST_PORT".into(), "@PORT@".into())],
+        };
+        let bootstrap = kafka.bootstrap();
+        let line = [
+            "run",
+            "--worker",
+            "worker.properties",
+            "--bootstrap-servers",
+            &bootstrap,
+        ];
+        Walferry::start_in(
+            options,
+            Surroundings {
+                command_line: Some(line.map(str::to_owned).into()),
+                ..Surroundings::default()
+            },
+        )
+    };
+    // Exit code and all output of a command that an operator gives to one of them.
+    let operate = |walferry: &Walferry, arguments: &[&str]| {
+        let url = format!("https://127.0.0.1:{}", walferry.port());
+        let mut command = Command::new(walferry_program());
+        command.args(arguments).args(["--url", &url, "--ca", &trusted]);
+        command.args(["--user", "ops", "--password-file", &password]);
+        let output = command.output().expect("the program can be run");
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.code(), text.concat())
+    };
+    let wait_until_done = |walferry: &Walferry, arguments: &[&str]| {
+        wait_for(&format!("{arguments:?} to be done"), || {
+            let (code, output) = operate(walferry, arguments);
+            // Only a rebalance is waited for.
+            assert!(code == Some(0) || !output.contains("certificate"), "{output}");
+            (code == Some(0)).then_some(())
+        });
+    };
+    let first = start("tls_first", &trusted);
+    wait_until_done(&first, &["list"]);
+    let second = start("tls_second", &trusted);
+    wait_until_done(&second, &["list"]);
+    let file = write(
+        "one.json",
+        &json!({ "name": "one", "config": Value::Object(outbox.config()) }).to_string(),
+    );
+    // One of both is the leader, and one of both owns the connector.
+    wait_until_done(&second, &["apply", "-f", &file]);
+    for walferry in [&first, &second] {
+        wait_until_done(walferry, &["pause", "one", "--wait"]);
+        wait_until_done(walferry, &["resume", "one", "--wait"]);
+        wait_until_done(walferry, &["restart", "one"]);
+    }
+
+    // It is a member, too, but does not trust the others' certificates.
+    let third = start("tls_third", &untrusted);
+    wait_until_done(&third, &["list"]);
+    let refused = wait_for("the third one to ask the leader", || {
+        let (code, output) = operate(&third, &["pause", "one"]);
+        (code != Some(0) && output.contains("forward")).then_some(output)
+    });
+    assert!(
+        refused.contains("certificate") && refused.contains("ssl.truststore.location of the listeners"),
+        "{refused}"
+    );
 }
 
 #[test]

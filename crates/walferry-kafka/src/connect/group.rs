@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
 
-use super::ConnectTopics;
+use super::{ConnectTopics, members::connect_workers};
 use crate::{auth::tokens::LoggedIn, failure};
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
@@ -284,17 +284,10 @@ impl ConnectTopics {
         let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
         let consumer = LoggedIn::new(consumer, &self.client);
         consumer.ready()?;
-        let groups = consumer.fetch_group_list(Some(&self.group), REQUEST).map_err(|error| {
+        let members = connect_workers(&consumer, &self.group).map_err(|error| {
             let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
             failure::unreachable(servers, &error.to_string())
         })?;
-        let members: Vec<String> = groups
-            .groups()
-            .iter()
-            .filter(|group| group.name() == self.group && group.protocol_type() == "connect")
-            .flat_map(|group| group.members())
-            .map(|member| format!("{}{}", member.client_id(), member.client_host()))
-            .collect();
         if members.is_empty() {
             return Ok(());
         }

@@ -1,16 +1,21 @@
 //! Who is in the group of a worker, as the brokers tell it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, error::Error, fmt::Display};
 
 use rdkafka::{
     TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
-    error::KafkaError,
+    error::RDKafkaErrorCode as Code,
 };
 use walferry_engine::Failure;
 
 use super::{ConnectTopics, client_id::address_in, group::REQUEST, places::Places};
-use crate::{auth::tokens::LoggedIn, client::Properties, failure};
+use crate::{
+    auth::tokens::LoggedIn,
+    client::Properties,
+    failure,
+    native::group::{DescribedMember, GroupDescription, describe_group},
+};
 
 /// The name of the work topic of a group.
 pub(super) fn work_topic(group: &str) -> String {
@@ -143,7 +148,7 @@ impl GroupReader {
         Ok(found.map_or(0, |found| found.partitions().len()))
     }
 
-    fn unreachable(&self, error: &KafkaError) -> Failure {
+    fn unreachable(&self, error: &dyn Display) -> Failure {
         let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
         failure::unreachable(servers, &error.to_string())
     }
@@ -155,44 +160,56 @@ impl GroupReader {
     pub fn look(&self) -> Result<GroupView, Failure> {
         let ours = format!("walferry-{}", self.group);
         let mut view = GroupView::default();
-        let found = self
-            .consumer
-            .fetch_group_list(Some(&ours), REQUEST)
-            .map_err(|error| self.unreachable(&error))?;
-        for group in found.groups().iter().filter(|group| group.name() == ours) {
-            view.is_settled = group.state() == "Stable";
-            for member in group.members() {
-                let client_id = member.client_id().to_owned();
-                let places = member
-                    .assignment()
-                    .and_then(|bytes| Places::read(bytes, &self.config_topic, &self.work_topic));
-                let (address, shares) = address_in(&client_id).unzip();
-                view.members.push(Member {
-                    id: member.id().to_owned(),
-                    address: address.map(str::to_owned),
-                    shares: shares.unwrap_or_default(),
-                    client_id,
-                    host: member.client_host().to_owned(),
-                    places: places.unwrap_or_default(),
-                });
-            }
+        if let GroupDescription::Consumers { is_stable, members } =
+            describe_group(&self.consumer, &ours, REQUEST).map_err(|error| self.unreachable(&error))?
+        {
+            view.is_settled = is_stable;
+            view.members = members.into_iter().map(|member| self.member(member)).collect();
         }
         view.members
             .sort_by(|a, b| (&a.address, &a.client_id, &a.host).cmp(&(&b.address, &b.client_id, &b.host)));
-        let found = self
-            .consumer
-            .fetch_group_list(Some(&self.group), REQUEST)
-            .map_err(|error| self.unreachable(&error))?;
-        let of_connect = found
-            .groups()
-            .iter()
-            .filter(|group| group.name() == self.group && group.protocol_type() == "connect");
-        view.of_connect = of_connect
-            .flat_map(|group| group.members())
-            .map(|member| format!("{}{}", member.client_id(), member.client_host()))
-            .collect();
+        view.of_connect = connect_workers(&self.consumer, &self.group).map_err(|error| self.unreachable(&error))?;
         Ok(view)
     }
+
+    fn member(&self, described: DescribedMember) -> Member {
+        let (address, shares) = address_in(&described.client_id).unzip();
+        let mut places = Places::default();
+        for (topic, partition) in described.assignment {
+            if topic == self.config_topic {
+                places.leads |= partition == 0;
+            } else if topic == self.work_topic {
+                places.partitions.insert(partition);
+            }
+        }
+        Member {
+            id: described.id,
+            address: address.map(str::to_owned),
+            shares: shares.unwrap_or_default(),
+            client_id: described.client_id,
+            host: described.host,
+            places,
+        }
+    }
+}
+
+/// The workers of Kafka Connect in a group: name and host. None are seen if the user may not see the group. Blocks.
+pub(super) fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    match describe_group(consumer, group, REQUEST) {
+        Ok(GroupDescription::OfAnotherProtocol) => {}
+        Ok(GroupDescription::Consumers { .. }) => return Ok(Vec::new()),
+        Err(error) if error.code == Code::GroupAuthorizationFailed => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    }
+    // Only this call tells of members that are no consumers. It needs all brokers.
+    let found = consumer.fetch_group_list(Some(group), REQUEST)?;
+    let workers = found
+        .groups()
+        .iter()
+        .filter(|found| found.name() == group && found.protocol_type() == "connect")
+        .flat_map(|found| found.members())
+        .map(|member| format!("{}{}", member.client_id(), member.client_host()));
+    Ok(workers.collect())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! once (`examples/produce.rs` measures both). The wrapper still creates, configures and destroys the client.
 #![allow(unsafe_code)]
 
+pub(crate) mod group;
 mod member;
 pub(crate) mod token;
 

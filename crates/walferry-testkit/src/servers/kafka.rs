@@ -28,6 +28,7 @@ pub struct Kafka {
     process: Process,
     folder: PathBuf,
     port: u16,
+    controller: u16,
     java_options: Vec<String>,
 }
 
@@ -100,9 +101,53 @@ impl Kafka {
             process: run(&folder, &java_options),
             folder,
             port,
+            controller,
             java_options,
         };
         kafka.wait_until_it_answers();
+        kafka
+    }
+
+    /// Starts a second broker of the same cluster, which has no topic yet.
+    #[track_caller]
+    pub fn start_beside(&self) -> Self {
+        let (folder, port) = (scratch::folder("kafka"), free_port());
+        let logs = folder.join("logs");
+        fs::create_dir_all(&logs).expect("the scratch folder can be written");
+        let of_first = fs::read_to_string(self.folder.join("logs/meta.properties")).expect("the first one has it");
+        // Each folder of logs has an id of its own.
+        let own = of_first.lines().filter(|line| !line.starts_with("directory.id="));
+        let own: Vec<String> = own.map(|line| line.replace("node.id=1", "node.id=2")).collect();
+        fs::write(logs.join("meta.properties"), own.join("\n")).expect("the scratch folder can be written");
+        let config = format!(
+            "process.roles=broker\n\
+             node.id=2\n\
+             controller.quorum.voters=1@127.0.0.1:{}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             controller.listener.names=CONTROLLER\n\
+             initial.broker.registration.timeout.ms=300000\n\
+             log.dirs={}\n",
+            self.controller,
+            logs.display(),
+        );
+        fs::write(folder.join("server.properties"), config).expect("the scratch folder can be written");
+        let mut kafka = Self {
+            process: run(&folder, &[]),
+            folder,
+            port,
+            controller: self.controller,
+            java_options: Vec::new(),
+        };
+        kafka.wait_until_it_answers();
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .create()
+            .expect("a client");
+        wait_for("the first broker to know the second one", || {
+            let metadata = consumer.fetch_metadata(None, PATIENCE).ok()?;
+            (metadata.brokers().len() == 2).then_some(())
+        });
         kafka
     }
 

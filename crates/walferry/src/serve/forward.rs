@@ -16,7 +16,7 @@ use walferry_admin::{
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_kafka::connect::{ConnectTopics, GroupReader, GroupView, work_partition};
-use walferry_keystore::https::error_text;
+use walferry_keystore::https::{TlsFailure, error_text};
 use walferry_worker::{duty::Duty, http as client};
 
 use crate::error::Error;
@@ -177,8 +177,13 @@ impl Inner {
             true => agent.run(outgoing.body(()).map_err(malformed)?),
             false => agent.run(outgoing.body(request.body).map_err(malformed)?),
         };
-        let mut answer =
-            sent.map_err(|error| failed(&format!("the process at {url} does not answer: {}", error_text(&error))))?;
+        let mut answer = sent.map_err(|error| {
+            let why = format!("the process at {url} does not answer: {}", error_text(&error));
+            match TlsFailure::of(&error) {
+                Some(TlsFailure::Refused(refusal)) => failed(&format!("{why}: {}", refusal.hint())),
+                _ => failed(&why),
+            }
+        })?;
         let (code, headers) = (answer.status(), answer.headers().clone());
         let body = HeldBody::read(answer.body_mut().as_reader(), &self.room);
         Ok(ForwardedAnswer {
