@@ -107,6 +107,14 @@ pub(super) fn state(port: u16, name: &str) -> Option<Value> {
     (status.status == 200).then(|| status.json()["connector"]["state"].clone())
 }
 
+/// The first state that a worker gives to a connector. As with Connect, the connector has none for a moment, or the one that the last worker has left.
+#[track_caller]
+fn state_after_start(walferry: &Walferry, connector: &str) -> Value {
+    wait_for("a state of the connector", || {
+        state(walferry.port(), connector).filter(|state| state != "UNASSIGNED")
+    })
+}
+
 /// The last value of each key of a topic.
 fn latest(kafka: &Kafka, topic: &str) -> Vec<Record> {
     let mut latest: Vec<Record> = Vec::new();
@@ -320,9 +328,7 @@ fn a_connector_goes_from_connect_to_walferry_and_back_while_rows_are_written() {
         let names = walferry.get("/connectors").expect("an answer").body;
         assert_eq!(names, r#"["one","two"]"#, "those of other classes are left alone");
         assert!(walferry.output().contains("FileStreamSource"), "and named");
-        // As with Connect, a connector has no state for a moment.
-        let first_state = wait_for("a state of the connector", || state(walferry.port(), "two"));
-        assert_eq!(first_state, "STOPPED");
+        assert_eq!(state_after_start(&walferry, "two"), "STOPPED");
         wait_for("the connector to run", || {
             (state(walferry.port(), "one")? == "RUNNING").then_some(())
         });
@@ -842,9 +848,11 @@ fn a_second_walferry_takes_over_when_the_first_and_kafka_are_gone() {
     assert_eq!(second.terminate(), Some(0), "{}", second.output());
     second.start_again();
     wait_for_turn(&mut second);
-    // As with Connect, a connector has no state for a moment.
-    let first_state = wait_for("a state of the connector", || state(second.port(), "one"));
-    assert_eq!(first_state, "STOPPED", "it stays as it was wanted");
+    assert_eq!(
+        state_after_start(&second, "one"),
+        "STOPPED",
+        "it stays as it was wanted"
+    );
     assert_eq!(second.terminate(), Some(0), "{}", second.output());
 }
 
