@@ -7,7 +7,7 @@ use walferry_config::{Options, Worker};
 use walferry_kafka::connect::{ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS};
 use walferry_testkit::certificates::{Certificate, Wish};
 use walferry_testkit::servers::{
-    Connect, Kafka, Surroundings, Walferry, WalferryOptions, Weather, request_with, wait_for, walferry_program,
+    Connect, Kafka, Surroundings, Walferry, WalferryOptions, Weather, folder, request_with, wait_for, walferry_program,
 };
 
 use crate::{
