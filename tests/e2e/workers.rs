@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, process:
 
 use serde_json::{Value, json};
 use walferry_config::{Options, Worker};
-use walferry_kafka::connect::{ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS};
+use walferry_kafka::connect::{
+    ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS, work_partition,
+};
 use walferry_testkit::certificates::{Certificate, Wish};
 use walferry_testkit::servers::{
     Connect, Kafka, Surroundings, Walferry, WalferryOptions, Weather, folder, request_with, wait_for, walferry_program,
@@ -497,8 +499,30 @@ fn requests_are_passed_on_over_tls_to_workers_whose_authority_is_trusted() {
     // It is a member, too, but does not trust the others' certificates.
     let third = start("tls_third", &untrusted);
     wait_until_done(&third, &["list"]);
-    let refused = wait_for("the third one to ask the leader", || {
-        let (code, output) = operate(&third, &["pause", "one"]);
+    let reader = GroupReader::open(&topics(&kafka, "walferry-test")).expect("a client");
+    let view = wait_for("three members", || {
+        reader
+            .look()
+            .ok()
+            .filter(|view| view.is_settled && view.members.len() == 3)
+    });
+    let of_third = format!("https://127.0.0.1:{}", third.port());
+    let is_of_others = |name: &String| {
+        let owner = view.owner(work_partition(name));
+        owner.is_some_and(|owner| owner.address.as_ref() != Some(&of_third))
+    };
+    let other = (0..)
+        .map(|number| format!("c{number}"))
+        .find(is_of_others)
+        .expect("the third one has a part");
+    let its_outbox = Outbox::on(&world.postgres, &kafka, "passed_on_to_a_stranger");
+    let file = write(
+        "other.json",
+        &json!({ "name": other, "config": Value::Object(its_outbox.config()) }).to_string(),
+    );
+    wait_until_done(&first, &["apply", "-f", &file]);
+    let refused = wait_for("the third one to ask the owner", || {
+        let (code, output) = operate(&third, &["restart", &other]);
         (code != Some(0) && output.contains("forward")).then_some(output)
     });
     assert!(
