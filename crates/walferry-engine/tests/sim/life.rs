@@ -548,7 +548,7 @@ fn a_deputy_makes_no_slot_and_reads_no_existing_rows() {
 /// A first start that ends for good has made a slot that nobody will read. It stays if the stream has brought changes, which a new slot would be
 /// behind, and so does one of which an offset tells.
 #[test]
-fn only_a_slot_with_changes_or_a_stored_offset_outlives_a_first_start_that_fails_for_good() {
+fn a_slot_with_changes_or_an_offset_outlives_a_first_start_that_fails_for_good() {
     let denied = || Failure::stop(Kind::KafkaDenied, "not allowed", "grant it");
     let given_up = || ConnectorSettings {
         max_retries: Some(2),

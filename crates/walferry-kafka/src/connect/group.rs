@@ -1,4 +1,4 @@
-//! Whether this process may write to Connect's topics, and that no Connect works beside it.
+//! Whether this process may write to Connect's topics.
 
 use std::{
     collections::BTreeSet,
@@ -15,9 +15,6 @@ use rdkafka::{
 use tokio::sync::watch;
 use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
-
-use super::{ConnectTopics, members::connect_workers};
-use crate::{auth::tokens::LoggedIn, failure};
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
 
@@ -270,37 +267,5 @@ impl GroupErrors {
             );
             self.denied.send_replace(Some(failure));
         }
-    }
-}
-
-impl ConnectTopics {
-    /// Checks that all Connect workers of the group have ended, because two processes would write offsets for one connector. Blocks.
-    ///
-    /// # Errors
-    /// Some are still alive, or Kafka cannot be reached.
-    pub fn refuse_beside_connect(&self) -> Result<(), Failure> {
-        let mut config = self.client.config();
-        config.set("group.id", "walferry");
-        let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
-        let consumer = LoggedIn::new(consumer, &self.client);
-        consumer.ready()?;
-        let members = connect_workers(&consumer, &self.group).map_err(|error| {
-            let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
-            failure::unreachable(servers, &error.to_string())
-        })?;
-        if members.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::stop(
-            Kind::ConnectRuns,
-            format!(
-                "Kafka Connect is still using the topics of group {:?}, with {} worker(s): {}",
-                self.group,
-                members.len(),
-                members.join(", ")
-            ),
-            "stop these workers first; a worker that was killed leaves the group after its session.timeout.ms, 10 s. To run beside them, \
-             keep the state of this process in files with --data-dir",
-        ))
     }
 }

@@ -1,4 +1,4 @@
-//! Who is in the group of a worker, as the brokers tell it.
+//! Who is in the group of a worker, as the brokers tell it, and that no Kafka Connect works beside it.
 
 use std::{collections::BTreeSet, error::Error, fmt::Display};
 
@@ -7,7 +7,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::RDKafkaErrorCode as Code,
 };
-use walferry_engine::Failure;
+use walferry_engine::{Failure, Kind};
 
 use super::{ConnectTopics, client_id::address_in, group::REQUEST, places::Places};
 use crate::{
@@ -193,8 +193,40 @@ impl GroupReader {
     }
 }
 
+impl ConnectTopics {
+    /// Checks that all Connect workers of the group have ended, because two processes would write offsets for one connector. Blocks.
+    ///
+    /// # Errors
+    /// Some are still alive, or Kafka cannot be reached.
+    pub fn refuse_beside_connect(&self) -> Result<(), Failure> {
+        let mut config = self.client.config();
+        config.set("group.id", "walferry");
+        let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
+        let consumer = LoggedIn::new(consumer, &self.client);
+        consumer.ready()?;
+        let members = connect_workers(&consumer, &self.group).map_err(|error| {
+            let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
+            failure::unreachable(servers, &error.to_string())
+        })?;
+        if members.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::stop(
+            Kind::ConnectRuns,
+            format!(
+                "Kafka Connect is still using the topics of group {:?}, with {} worker(s): {}",
+                self.group,
+                members.len(),
+                members.join(", ")
+            ),
+            "stop these workers first; a worker that was killed leaves the group after its session.timeout.ms, 10 s. To run beside them, \
+             keep the state of this process in files with --data-dir",
+        ))
+    }
+}
+
 /// The workers of Kafka Connect in a group: name and host. None are seen if the user may not see the group. Blocks.
-pub(super) fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Vec<String>, Box<dyn Error>> {
+fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Vec<String>, Box<dyn Error>> {
     match describe_group(consumer, group, REQUEST) {
         Ok(GroupDescription::OfAnotherProtocol) => {}
         Ok(GroupDescription::Consumers { .. }) => return Ok(Vec::new()),
