@@ -450,7 +450,7 @@ fn versions_beside(own: u32) -> impl Iterator<Item = u32> {
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// An end-to-end test waits much of the time, for servers to start and for time to pass.
-const E2E_TESTS_AT_A_TIME: &str = "12";
+const E2E_TESTS_AT_A_TIME: &str = "8";
 
 fn example_programs() -> Outcome {
     let missing: Vec<&str> = EXAMPLE_PROGRAMS
