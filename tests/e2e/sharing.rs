@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::TcpListener, time::Instant};
 
 use serde_json::{Value, json};
 use walferry_kafka::connect::{GroupReader, GroupView, work_partition};
-use walferry_testkit::servers::{Kafka, Network, Walferry, Weather, wait_for};
+use walferry_testkit::servers::{Kafka, Network, Record, Walferry, Weather, wait_for};
 
 use crate::{
     outbox::{Outbox, assert_runs},
@@ -399,6 +399,15 @@ fn is_run_by_a_deputy(cluster: &mut Cluster, name: &str, outbox: &Outbox, rows: 
 /// So many kills show that there are deputies: one is enough, if the machine is not too slow.
 const KILLS: i64 = 5;
 
+/// Returns all records. So many rows were inserted before.
+#[track_caller]
+fn kill_until_a_deputy_is_seen(cluster: &mut Cluster, name: &str, outbox: &Outbox, before: i64) -> Vec<Record> {
+    let rows = |kill| before + 5 * kill + 1..=before + 5 * kill + 5;
+    let is_seen = (0..KILLS).any(|kill| is_run_by_a_deputy(cluster, name, outbox, rows(kill)));
+    assert!(is_seen, "the group noticed each kill first");
+    cluster.kafka.read(&[outbox.topic("order")])
+}
+
 #[test]
 fn a_killed_workers_connector_delivers_before_the_group_has_noticed() {
     let world = world::shared();
@@ -411,9 +420,7 @@ fn a_killed_workers_connector_delivers_before_the_group_has_noticed() {
     outbox.insert("k", 6, 10);
     outbox.wait_for_event(&cluster.kafka, 10);
     outbox.wait_until_confirmed();
-    let is_seen = (2..=KILLS).any(|kill| is_run_by_a_deputy(&mut cluster, &name, &outbox, 5 * kill + 1..=5 * kill + 5));
-    assert!(is_seen, "the group noticed each kill first");
-    let records = cluster.kafka.read(&[outbox.topic("order")]);
+    let records = kill_until_a_deputy_is_seen(&mut cluster, &name, &outbox, 10);
     let last = records
         .iter()
         .filter_map(|record| record.value_text()?.parse().ok())
@@ -441,9 +448,7 @@ fn a_killed_workers_exactly_once_connector_goes_on_early_and_repeats_nothing() {
     outbox.insert("k", 1, 5);
     outbox.wait_for_event(&cluster.kafka, 5);
     outbox.wait_until_confirmed();
-    let is_seen = (1..=KILLS).any(|kill| is_run_by_a_deputy(&mut cluster, &name, &outbox, 5 * kill + 1..=5 * kill + 5));
-    assert!(is_seen, "the group noticed each kill first");
-    let records = cluster.kafka.read(&[outbox.topic("order")]);
+    let records = kill_until_a_deputy_is_seen(&mut cluster, &name, &outbox, 5);
     let values: Vec<i64> = records
         .iter()
         .filter_map(|record| record.value_text()?.parse().ok())

@@ -593,7 +593,7 @@ mod tests {
             })
         }
         fn forward(&self, _: ForwardedRequest, _: &Answerer) -> ForwardFuture {
-            unreachable!("nobody asks for it")
+            unreachable!("metrics do not forward requests")
         }
     }
 

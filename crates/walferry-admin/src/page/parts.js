@@ -9,7 +9,7 @@ const mark = level => h("span", {class: "mark " + level, role: "img", "aria-labe
 const WORST = {bad: 0, note: 1, good: 2};
 /// Whether somebody has asked for it to do nothing.
 const rests = c => c.phase === "paused" || c.phase === "stopped";
-/// Whether it goes on only if somebody does something.
+/// Whether the connector needs an operator's action to continue.
 const hasFailed = c => c.phase === "failed";
 /// The worst first: of one level what has failed first, and what rests by request last; the others stay in the order of their names.
 const byLevel = (a, b) => WORST[a.level] - WORST[b.level] || hasFailed(b) - hasFailed(a) || rests(a) - rests(b) || (a.name < b.name ? -1 : 1);

@@ -7,10 +7,11 @@
 //! - It reads the slot, which has one reader at a time, and delivers. At worst, records are delivered twice.
 //! - It stores no offset and confirms nothing, so no older offset is stored behind a newer one, and the slot never gets ahead of the offset.
 //!   With exactly-once delivery, records and offset are one: there the transactional id has fenced the owner, and the deputy commits.
-//! - It goes on with the stream exactly where the stored offset ends, or it waits. It creates no slot, alters no publication, and reads no
-//!   existing rows.
+//! - It continues the stream exactly where the stored offset ends; if that is not possible, it waits. It creates no slot, alters no publication,
+//!   and reads no existing rows.
 //!
-//! When the process becomes the owner, the run goes on, and begins to store, provided that the stored offset is still the one that it began with.
+//! When the process becomes the owner, the run continues. It loads the offset again, and stores from then on if that is still the one it began with;
+//! otherwise it begins again from the loaded one.
 
 use std::future::pending;
 
@@ -53,8 +54,7 @@ impl DeputyRole {
         if !self.is_deputy() {
             return Ok(());
         }
-        let hint =
-            "nothing has to be done: the connector goes on as soon as the group of workers has given it to one of them";
+        let hint = "no action is needed: the connector continues as soon as the group has assigned it to a worker";
         Err(Failure::stop(
             Kind::ConnectorRunsElsewhere,
             format!("{what}: this is left to the worker that will own the connector"),

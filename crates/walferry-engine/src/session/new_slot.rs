@@ -13,8 +13,8 @@ use walferry_pgoutput::Lsn;
 
 use crate::{failure::Failure, source::Control};
 
-/// Where such a slot was created, if there is one. If the connector fails for good, nobody would ever read the slot, and the server
-/// would keep its WAL for ever. So the slot is dropped, unless it has brought changes, or another process has adopted it meanwhile.
+/// Where such a slot was created, if there is one. After a connector has failed for good, nothing reads the slot, and the server keeps WAL for it
+/// without limit. So the slot is dropped, unless the stream has brought changes or another process has adopted the slot.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedSlot(Mutex<Option<Lsn>>);
 

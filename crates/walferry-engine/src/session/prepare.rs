@@ -160,9 +160,7 @@ where
 {
     /// Looks at server and offset, decides where to begin, and creates publication and slot if needed.
     pub(super) async fn prepare(&mut self, carried: &mut SessionCarryover) -> Result<SessionStart, Failure> {
-        let PlannedStart { found, stored, plan } = self
-            .look_and_decide(&mut carried.retries, &mut carried.other_reader)
-            .await?;
+        let (PlannedStart { found, stored, plan }, is_deputy) = self.look_in_one_role(carried).await?;
         let outboxes = self.check_requirements().await?;
         let PublicationState { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         let blocking = match plan {
@@ -180,7 +178,7 @@ where
                 .refuse("changes may be missing since the last look at the publication, or a snapshot is to go on")?;
         }
         let skips = self.record_skips(stored.as_ref()).await?;
-        let found_by_deputy = stored.clone().filter(|_| self.settings.deputy.is_deputy());
+        let found_by_deputy = stored.clone().filter(|_| is_deputy);
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
         self.settings.observers.session_begins(goes_on, stored.as_ref());
         let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
@@ -242,6 +240,20 @@ where
         }
         let done = self.with_tables(plan).await?.done;
         Ok((done != ChunksDone::default()).then_some(done))
+    }
+
+    /// Looks and decides either as a deputy or not. What a deputy has loaded does not count for the owner: until this process is the owner, the last one
+    /// may store. Returns whether it was a deputy.
+    async fn look_in_one_role(&mut self, carried: &mut SessionCarryover) -> Result<(PlannedStart, bool), Failure> {
+        loop {
+            let was_deputy = self.settings.deputy.is_deputy();
+            let looked = self
+                .look_and_decide(&mut carried.retries, &mut carried.other_reader)
+                .await;
+            if was_deputy == self.settings.deputy.is_deputy() {
+                return looked.map(|planned| (planned, was_deputy));
+            }
+        }
     }
 
     /// Looks at the stored offset and at the server, and decides where to continue.

@@ -71,6 +71,12 @@ pub(crate) struct State {
     // The store.
     pub(crate) offset: Option<StoredOffset>,
     pub(crate) store_fails: bool,
+    /// How often the offset was loaded.
+    pub(crate) loads: u64,
+    /// The same when the process of a deputy became the owner.
+    pub(crate) loads_before_owned: Option<u64>,
+    /// It becomes the owner just after so many loads, and this is told.
+    pub(crate) owned_after_load: Option<(u64, tokio::sync::watch::Sender<bool>)>,
     /// The disk has no room at the moment.
     pub(crate) store_full: bool,
     pub(crate) writes: (usize, usize),
@@ -482,7 +488,14 @@ impl Drop for Producer {
 
 impl OffsetStore for Edges {
     async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
-        Ok(self.lock().offset.clone())
+        let mut state = self.lock();
+        state.loads += 1;
+        let loads = state.loads;
+        if let Some((_, told)) = state.owned_after_load.take_if(|(after, _)| *after == loads) {
+            state.loads_before_owned = Some(loads);
+            told.send_replace(false);
+        }
+        Ok(state.offset.clone())
     }
 
     async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
@@ -497,6 +510,10 @@ impl OffsetStore for Edges {
             tokio::time::sleep(Duration::from_millis(3)).await;
             let mut state = edges.lock();
             state.writes.0 -= 1;
+            assert!(
+                state.loads_before_owned.is_none_or(|before| state.loads > before),
+                "an owner has loaded the offset since it is one"
+            );
             if state.store_fails {
                 return Err(Failure::stop(Kind::DiskFull, "no space", "make some"));
             }

@@ -469,7 +469,7 @@ fn a_slot_that_a_living_process_reads_is_waited_for_until_the_retries_end() {
     });
 }
 
-/// The process that owned the connector is gone, and nobody owns it yet.
+/// The owner's process is gone, and the group has not assigned the connector to another one yet.
 #[test]
 fn a_deputy_delivers_and_stores_nothing_until_its_process_owns_the_connector() {
     let deputy = |told: &watch::Sender<bool>| ConnectorSettings {
@@ -502,7 +502,7 @@ fn a_deputy_delivers_and_stores_nothing_until_its_process_owns_the_connector() {
                 assert_eq!(state.log.len(), 9);
             }
 
-            // It goes on when its process owns the connector: in the same session, unless another one has stored an offset meanwhile.
+            // When its process becomes the owner, the same session continues, unless the last owner has stored another offset meanwhile.
             let told = watch::Sender::new(true);
             let owning = async {
                 while edges.lock().log.len() < 15 {
@@ -519,6 +519,21 @@ fn a_deputy_delivers_and_stores_nothing_until_its_process_owns_the_connector() {
             ended.expect("it ends in order");
             let sent = edges.lock().log.len();
             assert_eq!(sent, if is_stored_meanwhile { 21 } else { 15 }, "{is_stored_meanwhile}");
+        }
+        // That may be between a load and what follows from it. What is stored follows an offset that was loaded as the owner: the store watches this.
+        for load in 1..=4 {
+            let edges = Edges::new(three());
+            let before = first(&edges).await;
+            let told = watch::Sender::new(true);
+            let role = deputy(&told);
+            {
+                let mut state = edges.lock();
+                state.owned_after_load = Some((state.loads + load, told));
+            }
+            let is_stored = |state: &State, _: &Status| {
+                state.slot > before.1 || state.owned_after_load.is_some() && state.log.len() >= 9
+            };
+            run(&edges, role, is_stored).await.expect("it ends in order");
         }
     });
 }
@@ -545,8 +560,8 @@ fn a_deputy_makes_no_slot_and_reads_no_existing_rows() {
     });
 }
 
-/// A first start that ends for good has made a slot that nobody will read. It stays if the stream has brought changes, which a new slot would be
-/// behind, and so does one of which an offset tells.
+/// The slot of a first start that fails for good is dropped. It stays if the stream has brought changes, because a new slot would begin after them, or
+/// if an offset is stored for it.
 #[test]
 fn a_slot_with_changes_or_an_offset_outlives_a_first_start_that_fails_for_good() {
     let denied = || Failure::stop(Kind::KafkaDenied, "not allowed", "grant it");

@@ -15,15 +15,15 @@ use super::group::Clock;
 pub(super) const UNSEEN: Duration = Duration::from_secs(5);
 /// How often the client tells its state.
 pub(super) const STATISTICS_MS: &str = "500";
-/// The state of a client that sends heartbeats and waits for nobody.
+/// Join state of a client that sends heartbeats, and neither joins nor waits for an answer to a revocation.
 const STEADY: &str = "steady";
 
 /// When a member was last known to be in its group.
 ///
 /// librdkafka counts the time without an answered heartbeat only while nothing moves, in its join state "steady". While a revocation waits for
-/// an answer, it does not, and it passes over heartbeats that are refused. While it waits for members that have not answered theirs, it sends
-/// none. In both cases, the brokers may have forgotten the member, and given away all it has, and nobody would tell. So the membership needs
-/// a proof that is not older than [`UNSEEN`]: the client is steady, or the brokers list its id among the members of the group.
+/// an answer, it does not, and it ignores refused heartbeats. While it waits in JoinGroup for other members, it sends no heartbeats. In both
+/// cases, the brokers may have removed the member and reassigned its partitions without the client noticing. So a membership needs a proof that is
+/// not older than [`UNSEEN`]: the client is steady, or the brokers list its id among the members of the group.
 pub(super) struct Contact {
     clock: Clock,
     /// Before the client was made.

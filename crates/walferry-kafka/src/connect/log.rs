@@ -375,7 +375,7 @@ impl Log {
             ("auto.offset.reset", "earliest"),
             ("isolation.level", isolation),
             ("enable.partition.eof", "true"),
-            // Nobody waits for more at the end of the topic.
+            // A reading ends with the topic: the broker need not wait for more records.
             ("fetch.wait.max.ms", "1"),
             ("queued.max.messages.kbytes", "1024"),
         ] {
@@ -421,6 +421,9 @@ impl Log {
             asked
                 .add_partition_offset(&self.topic, partition.id(), Offset::End)
                 .map_err(|error| self.unread(&error))?;
+        }
+        if partitions.is_empty() {
+            return Err(self.without_partitions());
         }
         let ends = self.ends(&all, &asked)?;
         let begun = Instant::now();
@@ -472,6 +475,10 @@ impl Log {
         )
     }
 
+    fn without_partitions(&self) -> Failure {
+        self.unread(&"the brokers show no partition of it")
+    }
+
     fn lock_reader(&self) -> MutexGuard<'_, Reader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -490,7 +497,7 @@ impl Log {
         let partitions = described.map_or(&[][..], |topic| topic.partitions());
         // A missing topic must not be mistaken for an empty one: a connector without an offset reads all rows again.
         if partitions.is_empty() {
-            return Err(unread(&"the brokers show no partition of it"));
+            return Err(self.without_partitions());
         }
         self.partitions
             .store(i32::try_from(partitions.len()).unwrap_or(i32::MAX), SeqCst);

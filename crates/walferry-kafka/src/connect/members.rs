@@ -7,6 +7,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::RDKafkaErrorCode as Code,
 };
+use tracing::warn;
 use walferry_engine::{Failure, Kind};
 
 use super::{ConnectTopics, client_id::address_in, group::REQUEST, places::Places};
@@ -168,7 +169,9 @@ impl GroupReader {
         }
         view.members
             .sort_by(|a, b| (&a.address, &a.client_id, &a.host).cmp(&(&b.address, &b.client_id, &b.host)));
-        view.of_connect = connect_workers(&self.consumer, &self.group).map_err(|error| self.unreachable(&error))?;
+        view.of_connect = connect_workers(&self.consumer, &self.group)
+            .map_err(|error| self.unreachable(&error))?
+            .unwrap_or_default();
         Ok(view)
     }
 
@@ -208,6 +211,17 @@ impl ConnectTopics {
             let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
             failure::unreachable(servers, &error.to_string())
         })?;
+        let Some(members) = members else {
+            warn!(
+                group = self.group,
+                hint = format!(
+                    "grant the Kafka user Describe on the group (`kafka-acls --add --operation Describe --group {} …`)",
+                    self.group
+                ),
+                "the Kafka user is not allowed to see the group of Kafka Connect, so it is not known whether Connect's workers have ended"
+            );
+            return Ok(());
+        };
         if members.is_empty() {
             return Ok(());
         }
@@ -225,15 +239,15 @@ impl ConnectTopics {
     }
 }
 
-/// The workers of Kafka Connect in a group: name and host. None are seen if the user may not see the group. Blocks.
-fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Vec<String>, Box<dyn Error>> {
+/// The workers of Kafka Connect in a group: name and host. `None` if the user may not see the group. Blocks.
+fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Option<Vec<String>>, Box<dyn Error>> {
     match describe_group(consumer, group, REQUEST) {
         Ok(GroupDescription::OfAnotherProtocol) => {}
-        Ok(GroupDescription::Consumers { .. }) => return Ok(Vec::new()),
-        Err(error) if error.code == Code::GroupAuthorizationFailed => return Ok(Vec::new()),
+        Ok(GroupDescription::Consumers { .. }) => return Ok(Some(Vec::new())),
+        Err(error) if error.code == Code::GroupAuthorizationFailed => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    // Only this call tells of members that are no consumers. It needs all brokers.
+    // librdkafka has no other call that describes members of other protocols. It fails while a broker is down.
     let found = consumer.fetch_group_list(Some(group), REQUEST)?;
     let workers = found
         .groups()
@@ -241,7 +255,7 @@ fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Vec<String>, 
         .filter(|found| found.name() == group && found.protocol_type() == "connect")
         .flat_map(|found| found.members())
         .map(|member| format!("{}{}", member.client_id(), member.client_host()));
-    Ok(workers.collect())
+    Ok(Some(workers.collect()))
 }
 
 #[cfg(test)]

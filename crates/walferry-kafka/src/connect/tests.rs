@@ -180,20 +180,25 @@ fn until_nobody_is_forgotten(once: impl Fn() -> bool) {
     }
 }
 
+/// A member that had everything and is asked for a part of it, because a second one has joined; or one of both was forgotten.
+fn asked_back() -> (DemoCluster, ConnectTopics, Membership, Membership) {
+    let cluster = DemoCluster::start(1).unwrap();
+    let topics = topics(&cluster);
+    cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+    let first = join(&topics, "http://a:8083");
+    wait_for("the first one to have everything", || has(&first).held == everything());
+    let second = join(&topics, "http://b:8083");
+    wait_for("the first one to be asked", || {
+        !has(&first).leaving.is_empty() || is_lost(&first) || is_lost(&second)
+    });
+    (cluster, topics, first, second)
+}
+
 #[test]
 fn a_worker_keeps_what_others_want_until_it_has_released_it() {
     until_nobody_is_forgotten(|| {
-        let cluster = DemoCluster::start(1).unwrap();
-        let topics = topics(&cluster);
-        cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
-        let first = join(&topics, "http://a:8083");
-        wait_for("the first one to have everything", || has(&first).held == everything());
-
-        let second = join(&topics, "http://b:8083");
+        let (_cluster, topics, first, second) = asked_back();
         let is_forgotten = || is_lost(&first) || is_lost(&second);
-        wait_for("the first one to be asked", || {
-            !has(&first).leaving.is_empty() || is_forgotten()
-        });
         // The brokers wait for the first one: nobody works for what it has not released.
         let asked = has(&first);
         wait_for("the second one to be a member", || {
@@ -243,15 +248,7 @@ fn a_worker_that_is_forgotten_while_it_stops_connectors_is_lost() {
     let soon = Duration::from_secs(35);
     for are_gone in [false, true] {
         until_nobody_is_forgotten(|| {
-            let cluster = DemoCluster::start(1).unwrap();
-            let topics = topics(&cluster);
-            cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
-            let first = join(&topics, "http://a:8083");
-            wait_for("the first one to have everything", || has(&first).held == everything());
-            let second = join(&topics, "http://b:8083");
-            wait_for("the first one to be asked", || {
-                !has(&first).leaving.is_empty() || is_lost(&first) || is_lost(&second)
-            });
+            let (cluster, topics, first, second) = asked_back();
             if is_lost(&first) || is_lost(&second) {
                 return false;
             }

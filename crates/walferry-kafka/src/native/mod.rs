@@ -1,4 +1,4 @@
-//! The few calls of librdkafka that are made for every record, and nothing else that is unsafe.
+//! All that is unsafe: the few calls of librdkafka that are made for every record, and, in modules of their own, those that the safe wrapper lacks.
 //!
 //! The safe wrapper of the `rdkafka` crate looks the topic up by name under librdkafka's global write lock, copies the name,
 //! and hands acknowledgements out one by one, so that each costs a lock of the queue of records under way. Here a topic is

@@ -83,10 +83,12 @@ enum Step {
     Lost,
 }
 
-/// How long one call waits: how late a stop is noticed.
+/// Time limit of one call, and so how late a stop is noticed.
 const CALL: Duration = Duration::from_secs(2);
 /// The same while nothing waits for the producer: a stop waits for the call, too.
 const EARLY_CALL: Duration = Duration::from_millis(200);
+/// How long others can get the lock between two such calls.
+const BETWEEN_EARLY_CALLS: Duration = Duration::from_millis(2);
 /// How long a commit is waited for when the session is to end.
 const LAST_CALL: Duration = Duration::from_secs(5);
 /// How long an answer to a new producer may take.
@@ -211,7 +213,7 @@ impl Transactions {
                 Err(_) => return,
             }
             drop(state);
-            thread::sleep(FULL_WAIT);
+            thread::sleep(BETWEEN_EARLY_CALLS);
         }
     }
 
