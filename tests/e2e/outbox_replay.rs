@@ -180,6 +180,55 @@ fn rows_are_sent_again_as_they_were_and_a_kill_in_the_middle_leaves_no_gap() {
     assert_eq!(replayed.walferry.terminate(), Some(0), "{}", replayed.walferry.output());
 }
 
+/// Two that ran at once would send everything twice. What the first has left is for the next one.
+#[test]
+fn a_second_replay_with_the_same_state_file_is_refused_while_the_first_one_runs() {
+    let world = world::shared();
+    let replayed = Replayed::new(&world, "replay_twice");
+    let topic = replayed.outbox.topic("order");
+    replayed.outbox.insert("a", 1, 20);
+    let first = world.kafka.wait_for_records(&topic, 20);
+    let rows = ["--all", "--state", "replay.json", "--yes"];
+    let records = [
+        "--from-topic",
+        &topic,
+        "--from-offset",
+        "0",
+        "--state",
+        "replay.json",
+        "--yes",
+    ];
+    let mut replay = replayed
+        .command(&[&rows[..], &["--rate", "1"]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it can be run");
+    wait_for("the replay to note how far it is", || {
+        read_state(&replayed.folder.join("replay.json"))
+    });
+    for second in [&rows[..], &records] {
+        let (code, _, error) = replayed.run(second);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains("uses the state file replay.json"), "{error}");
+        assert!(error.contains("--state"), "{error}");
+    }
+    // Counting disturbs nobody.
+    let (code, output, error) = replayed.run(&["--all", "--state", "replay.json", "--dry-run"]);
+    assert_eq!(code, Some(0), "{output}{error}");
+    replay.kill().expect("it runs");
+    replay.wait().expect("it was killed");
+    let (code, output, error) = replayed.run(&rows);
+    assert_eq!(code, Some(0), "{output}{error}");
+    let all = world.kafka.wait_for_records(&topic, 40);
+    let (_, again) = parted(all);
+    assert_eq!(by_id(&again), by_id(&first));
+    the_only_run(&again);
+    let left = fs::read_dir(&replayed.folder).expect("a folder");
+    let left: Vec<_> = left.map(|file| file.expect("a file").file_name()).collect();
+    assert_eq!(left, ["connector.json"]);
+}
+
 #[test]
 fn a_replay_is_counted_first_and_can_go_elsewhere() {
     let world = world::shared();

@@ -50,7 +50,10 @@ pub(crate) fn full_disks() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
 }
 
 /// Opens a file, which is made if it is missing.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// It can be neither opened nor made.
+pub fn open(path: &Path) -> io::Result<File> {
     let file = File::options()
         .create(true)
         .truncate(false)

@@ -11,13 +11,13 @@ mod state;
 
 use std::{
     io::{self, IsTerminal as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use uuid::Uuid;
 use walferry_engine::{Failure, Kind};
 
-use self::state::{ReplayArguments, ReplayState};
+use self::state::{ReplayArguments, ReplayState, StateLock};
 use crate::{
     cli::{ConnectorArgs, OutboxReplayArgs},
     commands::fix::confirm,
@@ -40,6 +40,11 @@ pub(super) fn replay(args: &OutboxReplayArgs) -> Result<(), Error> {
     let loaded = loaded.ok_or_else(|| refused("no connector is given".to_owned(), "name its file with --config"))?;
     let path = state_path(args, &loaded);
     let asked = of(args, &loaded);
+    // Counting disturbs nobody.
+    let _lock = match args.dry_run {
+        true => None,
+        false => Some(lock(&path)?),
+    };
     let mut earlier = ReplayState::read(&path).map_err(|failure| Error::failure(WHAT, failure))?;
     if args.dry_run && earlier.as_ref().is_some_and(|earlier| earlier.asked != asked) {
         // Counting disturbs nobody.
@@ -67,6 +72,17 @@ pub(super) fn replay(args: &OutboxReplayArgs) -> Result<(), Error> {
         Some(topic) => records::replay(job, topic),
         None => rows::replay(job),
     }
+}
+
+/// Held until the replay ends.
+fn lock(path: &Path) -> Result<StateLock, Error> {
+    let lock = StateLock::acquire(path).map_err(|failure| Error::failure(WHAT, failure))?;
+    lock.ok_or_else(|| {
+        refused(
+            format!("another replay that has not ended uses the state file {}", path.display()),
+            "wait for its end, or end it and run its command again to go on; for another replay at the same time, name another file with --state",
+        )
+    })
 }
 
 /// What is to be done.

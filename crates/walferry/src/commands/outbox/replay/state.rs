@@ -1,8 +1,9 @@
 //! How far a replay is: a file that outlives the process.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -109,6 +110,43 @@ impl ReplayState {
     }
 }
 
+/// Only one replay at a time uses a state file: two would send everything twice, each from the beginning. The lock is on a file of its
+/// own, because the state file is replaced again and again. The system releases it even if the process is killed.
+#[derive(Debug)]
+pub(super) struct StateLock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl StateLock {
+    /// `None`: another replay holds it.
+    pub(super) fn acquire(state: &Path) -> Result<Option<Self>, Failure> {
+        let mut path = state.to_owned().into_os_string();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        loop {
+            let file = private::open(&path).map_err(|error| unusable(state, &error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(unusable(state, &error)),
+            }
+            // The replay that has ended a moment ago may have removed the file after it was opened here.
+            let inode = file.metadata().map(|file| file.ino());
+            if matches!((inode, fs::metadata(&path)), (Ok(ours), Ok(named)) if named.ino() == ours) {
+                return Ok(Some(Self { path, _file: file }));
+            }
+        }
+    }
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // It is still locked. A file that stays does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::stop(
         Kind::Replay,
@@ -187,6 +225,19 @@ impl OffsetStore for StateFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_file_is_used_by_one_replay_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("replay.json");
+        let first = StateLock::acquire(&path)
+            .expect("it can be locked")
+            .expect("nobody has it");
+        assert!(StateLock::acquire(&path).expect("it can be asked for").is_none());
+        drop(first);
+        assert!(StateLock::acquire(&path).expect("it can be locked").is_some());
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
 
     #[test]
     fn what_is_written_is_read_again_and_a_damaged_file_is_no_beginning() {
