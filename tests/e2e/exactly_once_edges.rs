@@ -1,6 +1,9 @@
 //! Exactly-once delivery where a configuration changes, where something is missing, or where a second process is about.
 
 use serde_json::{Map, Value, json};
+use walferry_config::{Options, Worker};
+use walferry_engine::{Failure, Kind};
+use walferry_kafka::connect::{ConnectTopics, OffsetLog, OffsetRecord};
 use walferry_testkit::servers::{Answer, Surroundings, Walferry, wait_for};
 
 use crate::{
@@ -135,6 +138,130 @@ fn an_offset_whose_topic_was_deleted_is_not_taken_for_a_first_start() {
     walferry.start_again();
     outbox.wait_until_streaming(&mut walferry);
     wait_for_rows(&world, &outbox, 21);
+}
+
+/// Somebody deletes the topic of offsets while the connector runs, and a broker makes it again with its own settings, or an operator with the
+/// right ones. The next offset that is written notices it: the connector does not go on as if nothing had happened.
+#[test]
+fn a_topic_of_offsets_that_is_made_again_meanwhile_is_noticed_by_the_next_offset() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_again");
+    let topic = "once_again-offsets";
+    let mut walferry = outbox.start_with(plain(&outbox, [REQUIRED, ("offsets.storage.topic", topic)]));
+    outbox.insert("k", 1, 10);
+    wait_for_rows(&world, &outbox, 10);
+    outbox.wait_until_confirmed();
+    let make_again = |policy| {
+        world.kafka.delete_topic(topic);
+        wait_for("the topic to be gone", || {
+            (!world.kafka.topics().contains(&topic.to_owned())).then_some(())
+        });
+        world.kafka.create_topic_with(topic, 1, &[("cleanup.policy", policy)]);
+    };
+    make_again("compact");
+    outbox.insert("k", 11, 11);
+    wait_for("the deletion to be told", || {
+        let is_told = walferry
+            .output()
+            .contains(&format!("topic {topic} was deleted and created again"));
+        is_told.then_some(())
+    });
+    // The offset is in the new topic, together with its records.
+    outbox.insert("k", 12, 12);
+    wait_for_rows(&world, &outbox, 12);
+    outbox.wait_until_confirmed();
+
+    make_again("delete");
+    outbox.insert("k", 13, 13);
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    assert!(
+        walferry.output().contains("cleanup.policy=compact"),
+        "{}",
+        walferry.output()
+    );
+    world.kafka.configure_topic(topic, &[("cleanup.policy", "compact")]);
+    outbox.insert("k", 14, 14);
+    walferry.start_again();
+    wait_for_rows(&world, &outbox, 14);
+    outbox.wait_until_confirmed();
+    assert_eq!(rows_sent(&world, &outbox), 14, "rows were sent again");
+}
+
+/// Another thread, the Kafka client's, completes the future.
+fn wait_until_written(written: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut written = std::pin::pin!(written);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    wait_for("the offset to be written", || {
+        match written.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(written) => Some(written),
+            std::task::Poll::Pending => None,
+        }
+    })
+}
+
+/// With Connect's topics, a process that has stored an offset knows that it is gone, and does not begin as new.
+#[test]
+fn an_offset_is_missed_in_a_topic_that_was_made_again() {
+    let world = world::shared();
+    let topic = "missed-offsets";
+    let named = |prefix: &str, topic: &str| {
+        let entries = [("topic", topic), ("replication.factor", "1"), ("partitions", "1")];
+        Options::new(
+            prefix,
+            entries.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+        )
+    };
+    let worker = Worker {
+        group_id: Some("missed".into()),
+        config_storage: named("config.storage.", "missed-configs"),
+        offset_storage: named("offset.storage.", topic),
+        status_storage: named("status.storage.", "missed-states"),
+        ..Worker::default()
+    };
+    let topics = ConnectTopics::of(&worker, &world.kafka.bootstrap()).expect("they are right");
+    let topics = topics.expect("they are named");
+    topics.ensure().expect("they can be created");
+    let log = OffsetLog::open(&topics).expect("the clients can be made");
+    let record = |value: &str| {
+        Some(OffsetRecord {
+            value: value.to_owned(),
+            additions: None,
+        })
+    };
+    let write = |key: &str, value| log.write_all_blocking([(key.to_owned(), record(value))]);
+    let make_again = || {
+        world.kafka.delete_topic(topic);
+        wait_for("the topic to be gone", || {
+            (!world.kafka.topics().contains(&topic.to_owned())).then_some(())
+        });
+        world
+            .kafka
+            .create_topic_with(topic, 1, &[("cleanup.policy", "compact")]);
+    };
+    for key in ["stays", "gone"] {
+        write(key, "1").expect("it can be written");
+        assert_eq!(log.read(key).expect("it is there"), record("1"));
+    }
+    make_again();
+    for _ in 0..2 {
+        let failure = log.read("gone").expect_err("it is not there any more");
+        assert_eq!(failure.kind, Kind::OffsetDamaged, "{failure}");
+        assert!(failure.to_string().contains("deleted and created again"), "{failure}");
+    }
+    assert_eq!(log.read("new").expect("there was none"), None);
+    // The next offset that a connector stores is told to be in another topic, and is there afterwards.
+    write("stays", "2").expect("it can be written");
+    assert_eq!(log.read("stays").expect("it is there"), record("2"));
+    make_again();
+    let failure = wait_until_written(log.write("stays", record("3"))).expect_err("the topic is another one");
+    assert!(failure.to_string().contains("deleted and created again"), "{failure}");
+    assert_eq!(log.read("stays").expect("it is there"), record("3"));
+    wait_until_written(log.write("stays", record("4"))).expect("it can be written");
+    // A person decides.
+    log.read("gone").expect_err("it is still missed");
+    log.write_all_blocking([("gone".to_owned(), None)])
+        .expect("it can be removed");
+    assert_eq!(log.read("gone").expect("it was removed"), None);
 }
 
 /// The offset goes along when the connector's topic for it changes.

@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -53,6 +53,56 @@ pub struct Log {
     begun: AtomicU64,
     /// How many partitions the topic had at the last reading.
     partitions: AtomicI32,
+    floors: Arc<Floors>,
+}
+
+/// What tells a topic that was deleted and created again, while this process ran, from the one that it knows: offsets begin again.
+#[derive(Default)]
+pub(crate) struct Floors {
+    /// The least offset that a new record can have, by partition.
+    least: Mutex<Arc<HashMap<i32, i64>>>,
+    /// A record got a lower one. Until the next reading.
+    is_replaced: AtomicBool,
+}
+
+impl Floors {
+    /// The least offsets of records that are sent from now on.
+    pub(crate) fn now(&self) -> Arc<HashMap<i32, i64>> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<HashMap<i32, i64>>> {
+        self.least.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A record got this offset. `floors`: what was known when it was sent. Returns whether it is in another topic than the one that was known.
+    pub(crate) fn written(&self, floors: &HashMap<i32, i64>, partition: i32, offset: i64) -> bool {
+        if floors.get(&partition).is_some_and(|&floor| offset < floor) {
+            self.is_replaced.store(true, SeqCst);
+            return true;
+        }
+        self.raise(partition, offset + 1);
+        false
+    }
+
+    fn raise(&self, partition: i32, next: i64) {
+        let mut least = self.lock();
+        if least.get(&partition).is_none_or(|&known| known < next) {
+            Arc::make_mut(&mut least).insert(partition, next);
+        }
+    }
+
+    /// The topic was read to its end.
+    fn read(&self, next: &HashMap<i32, i64>) {
+        for (&partition, &next) in next {
+            self.raise(partition, next);
+        }
+    }
+
+    fn forget(&self) {
+        self.is_replaced.store(false, SeqCst);
+        *self.lock() = Arc::default();
+    }
 }
 
 #[derive(Default)]
@@ -87,12 +137,16 @@ pub(super) struct LogRecord {
     pub(super) headers: Vec<(String, Vec<u8>)>,
 }
 
-struct Context;
+struct Context(Arc<Floors>);
 
 impl ClientContext for Context {}
 
 /// Tells the partition that has the record.
-type Delivery = oneshot::Sender<Result<i32, Code>>;
+struct Delivery {
+    told: oneshot::Sender<Result<i32, Code>>,
+    /// The least offset that the record can have, by partition.
+    floors: Arc<HashMap<i32, i64>>,
+}
 /// What was sent, or why it was not.
 pub(super) type Sent = Result<oneshot::Receiver<Result<i32, Code>>, Failure>;
 /// What is told of a record that was sent.
@@ -105,11 +159,14 @@ impl ProducerContext for Context {
         let result = match result {
             // No broker has named the record's offset (see `Reporter::unproven`), so it is written again.
             Ok(message) if message.offset() < 0 => Err(Code::NoOffset),
-            Ok(message) => Ok(message.partition()),
+            Ok(message) => {
+                self.0.written(&delivery.floors, message.partition(), message.offset());
+                Ok(message.partition())
+            }
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };
         // The caller may have stopped waiting.
-        let _ = delivery.send(result);
+        let _ = delivery.told.send(result);
     }
 }
 
@@ -334,8 +391,9 @@ impl Log {
         ] {
             config.set(name, value);
         }
+        let floors = Arc::<Floors>::default();
         let producer: ThreadedProducer<Context> = config
-            .create_with_context(Context)
+            .create_with_context(Context(Arc::clone(&floors)))
             .map_err(|error| failure::of_settings(&error))?;
         let producer = LoggedIn::new(producer, client);
         producer.ready()?;
@@ -350,6 +408,7 @@ impl Log {
             reader: Mutex::default(),
             begun: AtomicU64::new(0),
             partitions: AtomicI32::new(0),
+            floors,
         })
     }
 
@@ -364,6 +423,52 @@ impl Log {
     /// How many partitions the topic had at the last reading.
     pub(super) fn partitions(&self) -> i32 {
         self.partitions.load(SeqCst)
+    }
+
+    pub(crate) fn floors(&self) -> Arc<Floors> {
+        Arc::clone(&self.floors)
+    }
+
+    /// Whether a record that was written is in another topic than the one that was read.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.floors.is_replaced.load(SeqCst)
+    }
+
+    /// Sees whether the topic is still the one that was read. If it is not, the next reading begins at its beginning. Blocks.
+    pub(super) fn look_for_replacement(&self) -> Result<bool, Failure> {
+        let mut reader = self.lock_reader();
+        let is_replaced = self.is_replaced() || self.has_shrunk(&mut reader)?;
+        if is_replaced {
+            reader.next.clear();
+            // Whoever waits for the reader reads again.
+            reader.complete = 0;
+            self.floors.forget();
+        }
+        Ok(is_replaced)
+    }
+
+    /// Whether a partition ends before a record that was read. The brokers show all of them: a topic that is missing is none that was replaced.
+    fn has_shrunk(&self, reader: &mut Reader) -> Result<bool, Failure> {
+        if reader.next.is_empty() {
+            return Ok(false);
+        }
+        let consumer = reader.open(|| self.consumer(COMMITTED))?;
+        let metadata = consumer.fetch_metadata(Some(&self.topic), REQUEST);
+        let metadata = metadata.map_err(|error| unreachable(&self.client, &error))?;
+        let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        let partitions = described.map_or(&[][..], |topic| topic.partitions());
+        if partitions.is_empty() {
+            return Err(self.without_partitions());
+        }
+        let mut asked = TopicPartitionList::new();
+        for partition in partitions {
+            asked
+                .add_partition_offset(&self.topic, partition.id(), Offset::End)
+                .map_err(|error| self.unread(&error))?;
+        }
+        let ends = self.ends(&consumer, &asked)?;
+        let next = reader.next.iter();
+        Ok({ next }.any(|(partition, next)| ends.get(partition).is_none_or(|end| end < next)))
     }
 
     fn consumer(&self, isolation: &str) -> Result<LoggedIn<BaseConsumer>, Failure> {
@@ -402,6 +507,7 @@ impl Log {
         // Fetch nothing until the next reading.
         let _ = consumer.unassign();
         read?;
+        self.floors.read(&reader.next);
         reader.complete = number;
         Ok(())
     }
@@ -574,8 +680,9 @@ impl Log {
                 ),
             ));
         }
-        let (delivery, delivered) = oneshot::channel();
-        let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(delivery)).key(&entry.key);
+        let (told, delivered) = oneshot::channel();
+        let floors = self.floors.now();
+        let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(Delivery { told, floors })).key(&entry.key);
         if let Some(value) = &entry.value {
             record = record.payload(value);
         }

@@ -1,19 +1,19 @@
 //! Offsets in Connect's offset topic.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tracing::debug;
+use tracing::{debug, warn};
 use walferry_config::Worker;
 use walferry_engine::{Failure, Kind};
 use walferry_record::java::json::quoted;
 
 use super::{
     ConnectTopics, Lease, Topic,
-    log::{Delivered, Log, LogRecord, Sent},
+    log::{Delivered, Floors, Log, LogRecord, Sent},
 };
 use crate::client::Properties;
 
@@ -24,8 +24,43 @@ pub struct OffsetLog(Arc<Inner>);
 struct Inner {
     log: Log,
     latest: Mutex<Latest>,
-    /// The topic is not one of a worker that keeps all its state in topics, so it is created, if need be, before it is first used.
-    unchecked: Mutex<Option<(Topic, Properties)>>,
+    creation: Mutex<Creation>,
+    keys: Mutex<Keys>,
+}
+
+/// How the topic is checked, and created if need be.
+struct Creation {
+    /// `None`: this process does not create it.
+    topic: Option<(Topic, Properties)>,
+    /// It is done before the topic is used, unless the worker has done it, and again if the topic was deleted meanwhile.
+    is_due: bool,
+}
+
+/// Keys of offsets that this process has read or written.
+#[derive(Default)]
+struct Keys {
+    stored: HashSet<Vec<u8>>,
+    /// Those that are gone with a topic that was deleted. Without their offset, their connectors would begin as new.
+    lost: HashSet<Vec<u8>>,
+}
+
+impl Keys {
+    fn know(&mut self, key: &[u8], is_stored: bool) {
+        self.lost.remove(key);
+        match is_stored {
+            true => {
+                self.stored.insert(key.to_vec());
+            }
+            false => {
+                self.stored.remove(key);
+            }
+        }
+    }
+
+    /// The topic was deleted.
+    fn lose(&mut self) {
+        self.lost.extend(self.stored.drain());
+    }
 }
 
 /// The last record of each key in each partition; `None` is a tombstone. A topic that was given more partitions may have records of a key
@@ -148,7 +183,11 @@ impl OffsetLog {
         Ok(Self(Arc::new(Inner {
             log,
             latest: Mutex::default(),
-            unchecked: Mutex::default(),
+            creation: Mutex::new(Creation {
+                topic: Some((topics.offset.clone(), topics.client.clone())),
+                is_due: false,
+            }),
+            keys: Mutex::default(),
         })))
     }
 
@@ -181,14 +220,18 @@ impl OffsetLog {
         Ok(Self(Arc::new(Inner {
             log,
             latest: Mutex::default(),
-            unchecked: Mutex::new(Some((topic, client))),
+            creation: Mutex::new(Creation {
+                topic: Some((topic, client)),
+                is_due: true,
+            }),
+            keys: Mutex::default(),
         })))
     }
 
     /// The same, which fails if there is no topic.
     #[must_use]
     pub fn never_created(self) -> Self {
-        *self.0.unchecked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.creation().topic = None;
         self
     }
 
@@ -198,12 +241,20 @@ impl OffsetLog {
     }
 
     fn ensure(&self) -> Result<(), Failure> {
-        let mut unchecked = self.0.unchecked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((topic, client)) = &*unchecked {
+        let mut creation = self.creation();
+        if let (true, Some((topic, client))) = (creation.is_due, &creation.topic) {
             topic.ensure(client)?;
-            *unchecked = None;
         }
+        creation.is_due = false;
         Ok(())
+    }
+
+    fn creation(&self) -> MutexGuard<'_, Creation> {
+        self.0.creation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.0.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this process may work for the connectors whose offsets are in the topic.
@@ -225,7 +276,42 @@ impl OffsetLog {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<OffsetRecord>, Failure> {
-        self.latest().get(key, self.topic(), self.0.log.partitions())
+        let found = self.latest().get(key, self.topic(), self.0.log.partitions())?;
+        if found.is_none() && self.keys().lost.contains(key) {
+            return Err(Failure::stop(
+                Kind::OffsetDamaged,
+                format!(
+                    "the offset {} was in topic {}, and is not there any more: the topic was deleted and created again, or has lost records",
+                    String::from_utf8_lossy(key),
+                    self.topic()
+                ),
+                "restore the topic; or, while the connector is stopped, write a known position with PATCH /connectors/NAME/offsets, or remove \
+                 it with DELETE to begin as new",
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Fails if the topic is not the one any more that was read.
+    fn refuse_replaced(&self) -> Result<(), Failure> {
+        match self.0.log.is_replaced() {
+            true => Err(self.replaced()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn replaced(&self) -> Failure {
+        Failure::retry(
+            Kind::ConnectTopic,
+            format!(
+                "topic {} was deleted and created again, or has lost records; the offset is read again",
+                self.topic()
+            ),
+        )
+    }
+
+    pub(crate) fn floors(&self) -> Arc<Floors> {
+        self.0.log.floors()
     }
 
     /// Waits until all transactions that are open now have ended. Whoever has opened one, it hides from readers what was committed behind it.
@@ -271,6 +357,16 @@ impl OffsetLog {
 
     fn catch_up(&self) -> Result<(), Failure> {
         self.ensure()?;
+        if self.0.log.look_for_replacement()? {
+            warn!(
+                topic = self.topic(),
+                "the topic of offsets was deleted and created again, or has lost records"
+            );
+            self.keys().lose();
+            self.latest().0.clear();
+            self.creation().is_due = true;
+            self.ensure()?;
+        }
         self.0.log.read_to_end(|partition, entry| {
             if entry.value.is_none() && entry.headers.iter().any(|(name, _)| name == OffsetRecord::MOVED) {
                 self.latest().moved(&entry.key, partition);
@@ -286,6 +382,7 @@ impl OffsetLog {
                 value: String::from_utf8_lossy(&value).into_owned(),
                 additions: additions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             });
+            self.keys().know(&entry.key, record.is_some());
             let mut latest = self.latest();
             latest.0.entry(entry.key).or_default().insert(partition, record);
         })
@@ -313,6 +410,8 @@ impl OffsetLog {
         }
         let delivered = self.0.log.send(&Self::entry(key, record.clone()))?;
         let partition = self.0.log.settled(delivered.await)?;
+        self.keys().know(key.as_bytes(), record.is_some());
+        self.refuse_replaced()?;
         for (partition, sent) in self.remove_last(key, partition, record.as_ref()) {
             if let Ok(delivered) = sent {
                 self.outdated(key, partition, delivered.await);
@@ -346,7 +445,9 @@ impl OffsetLog {
             .map(|sent| sent.and_then(|delivered| self.0.log.settled(delivered.blocking_recv())))
             .collect();
         for ((key, record), partition) in records.iter().zip(written) {
-            for (partition, sent) in self.remove_last(key, partition?, record.as_ref()) {
+            let partition = partition?;
+            self.keys().know(key.as_bytes(), record.is_some());
+            for (partition, sent) in self.remove_last(key, partition, record.as_ref()) {
                 if let Ok(delivered) = sent {
                     self.outdated(key, partition, delivered.blocking_recv());
                 }
@@ -360,6 +461,7 @@ impl OffsetLog {
     /// # Errors
     /// The topic cannot be read or written.
     pub(crate) fn settle(&self, key: &str, written: &OffsetRecord) -> Result<(), Failure> {
+        self.keys().know(key.as_bytes(), true);
         let home = partition_of(key.as_bytes(), self.0.log.partitions());
         if self.latest().elsewhere(key.as_bytes(), home).is_empty() {
             return Ok(());

@@ -157,7 +157,7 @@ impl Reporter {
         for (fate, &report) in fates(of_all, &errors).into_iter().zip(reports) {
             let tag = DeliveryTag::from(report.opaque());
             match fate {
-                Fate::Delivered if tag == DeliveryTag::OFFSET => {}
+                Fate::Delivered if tag == DeliveryTag::OFFSET => self.offset_written(report),
                 Fate::Delivered if self.idempotent && report.offset().is_none() => self.unproven(report),
                 Fate::Delivered => {
                     delivered.push(tag.sequence());
@@ -178,6 +178,15 @@ impl Reporter {
             export.push_all(spans);
         }
         (delivered, undelivered)
+    }
+
+    /// The offset of a transaction is in its topic. If that was deleted and created again, the session ends after this transaction.
+    fn offset_written(&self, report: Report<'_>) {
+        if let (Some(transactions), Some(offset)) = (&self.transactions, report.offset())
+            && let Err(failure) = transactions.offset_written(report.partition(), offset)
+        {
+            self.acks.failed(failure);
+        }
     }
 
     /// Ends the session if the client has ended, unless a refused record is the cause: its report is still to come, or was heard already.

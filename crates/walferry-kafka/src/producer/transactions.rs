@@ -6,6 +6,7 @@
 //! no more wanted. Names are Connect's (KIP-618), so a connector fences its task on Connect too.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -49,6 +50,8 @@ struct Shared {
     id: String,
     /// Whether records may be sent: there is a transaction.
     is_open: AtomicBool,
+    /// What was known of the topic when the last offset was sent.
+    floors: Mutex<LeastOffsets>,
     state: Mutex<State>,
 }
 
@@ -59,6 +62,9 @@ struct State {
     /// The last offset in the topic, as this process has read or written it.
     known: Option<OffsetRecord>,
 }
+
+/// What is known of the topic of the offset.
+type LeastOffsets = Arc<HashMap<i32, i64>>;
 
 /// The producer of the present session.
 struct Attached {
@@ -105,6 +111,7 @@ impl Transactions {
             key,
             id: format!("{group}-{connector}-0"),
             is_open: AtomicBool::new(false),
+            floors: Mutex::default(),
             state: Mutex::default(),
         }))
     }
@@ -112,6 +119,22 @@ impl Transactions {
     /// `transactional.id`
     pub fn id(&self) -> &str {
         &self.0.id
+    }
+
+    fn floors(&self) -> MutexGuard<'_, LeastOffsets> {
+        self.0.floors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The offset of a transaction is in the topic.
+    ///
+    /// # Errors
+    /// The topic is not the one any more that was read.
+    pub(crate) fn offset_written(&self, partition: i32, offset: i64) -> Result<(), Failure> {
+        let floors = Arc::clone(&self.floors());
+        match self.0.log.floors().written(&floors, partition, offset) {
+            true => Err(self.0.log.replaced()),
+            false => Ok(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -380,6 +403,7 @@ impl Transactions {
                 position: &"",
             },
         };
+        *self.floors() = self.0.log.floors().now();
         loop {
             match attached
                 .client
