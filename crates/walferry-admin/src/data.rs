@@ -36,6 +36,8 @@ struct Connector {
     name: String,
     server: String,
     phase: &'static str,
+    /// `here`, or `deputy`: its owner is gone, or `leaving`: it still ends here, because it moves to another worker.
+    place: &'static str,
     since: Option<String>,
     /// From when on everything is counted that the page shows: the start of the process, or the last change of the configuration.
     counted_since: Option<String>,
@@ -171,7 +173,13 @@ impl Data {
         let (own, none) = (OwnSlots::of(&observations), History::default());
         let connector = |observed: &Observation<'_>| {
             let history = histories.get(&observed.status.name).unwrap_or(&none);
-            Connector::new(observed, history, ServerSlots::new(observed, &own))
+            let name = &observed.status.name;
+            let place = match (admin.herder.runs_here(name), admin.herder.is_deputy(name)) {
+                (true, _) => "here",
+                (false, true) => "deputy",
+                (false, false) => "leaving",
+            };
+            Connector::new(observed, place, history, ServerSlots::new(observed, &own))
         };
         let started = admin.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -186,7 +194,7 @@ impl Data {
 }
 
 impl Connector {
-    fn new(observed: &Observation<'_>, history: &History, slots: ServerSlots) -> Self {
+    fn new(observed: &Observation<'_>, place: &'static str, history: &History, slots: ServerSlots) -> Self {
         let c = observed.counters();
         let mut topics: Vec<_> = observed.topics().iter().collect();
         topics.sort_by_key(|(_, count)| std::cmp::Reverse(count.records));
@@ -194,6 +202,7 @@ impl Connector {
             name: observed.status.name.clone(),
             server: observed.status.server.clone(),
             phase: observed.phase_word(),
+            place,
             since: human::instant(observed.course.since_us),
             counted_since: human::instant(observed.status.created_us),
             verdict: Verdict::of(observed),

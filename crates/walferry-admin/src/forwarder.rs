@@ -150,6 +150,19 @@ pub struct SeenWorkers {
     pub leads: bool,
 }
 
+/// A worker of the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupWorker {
+    /// The URL at which others reach it.
+    pub address: String,
+    /// Whether it is this one.
+    pub is_own: bool,
+    /// Whether it writes configurations.
+    pub leads: bool,
+    /// The connectors that it owns.
+    pub connectors: Vec<String>,
+}
+
 /// Knows the other workers, and sends requests to them.
 pub trait Forwarder: fmt::Debug + Send + Sync {
     /// Who answers such a request.
@@ -157,6 +170,12 @@ pub trait Forwarder: fmt::Debug + Send + Sync {
 
     /// The workers. `None` while this one only waits for its turn.
     fn workers(&self) -> Option<SeenWorkers>;
+
+    /// The workers, each with those of these connectors that it owns. None while this one only waits for its turn.
+    fn group(&self, connectors: &[String]) -> Vec<GroupWorker> {
+        let _ = connectors;
+        Vec::new()
+    }
 
     /// Sends a request to the worker that has to answer it. It fails with a refusal if there is none, or if that one does not answer.
     fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture;

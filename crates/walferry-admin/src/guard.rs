@@ -222,8 +222,8 @@ fn standby_page(why: &str) -> Response {
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
          <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
          <title>Walferry: waiting</title><body style=\"font-family:system-ui;max-width:40em;margin:3em auto;padding:0 1em\">\
-         <h1>This Walferry is waiting</h1><p>{escaped}</p><p>It takes over at once when the active process ends in order, and 10 seconds after a \
-         crash. The page asks again every 5 seconds.</p></body></html>\n"
+         <h1>This Walferry is waiting</h1><p>{escaped}</p><p>It takes over at once when the active process ends in order, and after 6 to 10 seconds when it has \
+         crashed. The page asks again every 5 seconds.</p></body></html>\n"
     );
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),

@@ -181,6 +181,12 @@ pub trait Herder: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether this process runs a connector as a deputy, because the worker that owns it is gone.
+    fn is_deputy(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// The state of a connector that another worker runs, or that has not begun in this process. `None` if this one runs it, or its state is unknown.
     fn elsewhere(&self, name: &str) -> Option<ElsewhereState> {
         let _ = name;

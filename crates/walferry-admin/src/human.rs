@@ -63,7 +63,7 @@ pub(crate) fn ago(at_us: i64, now_us: i64) -> String {
 }
 
 /// A time as RFC 3339 has it, in milliseconds; `None` for 0, which stands for never.
-pub(crate) fn instant(at_us: i64) -> Option<String> {
+pub fn instant(at_us: i64) -> Option<String> {
     let at = Timestamp::from_millisecond(at_us / 1_000).ok()?;
     (at_us != 0).then(|| format!("{at:.3}"))
 }

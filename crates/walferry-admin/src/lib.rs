@@ -19,6 +19,7 @@ mod human;
 mod logins;
 mod metrics;
 mod observation;
+mod others;
 pub mod otlp;
 mod process;
 mod record_skips;
@@ -55,8 +56,10 @@ pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
     forwarder::{
-        Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route, SeenWorkers,
+        Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupWorker, HeldBody, Route,
+        SeenWorkers,
     },
+    human::instant as utc_time,
     record_skips::RecordSkips,
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{ListenerTls, TlsError, https_client, without_effect},

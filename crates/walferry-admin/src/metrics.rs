@@ -210,12 +210,13 @@ impl MetricsPage<'_> {
         let connectors = &admin.herder;
         let names = connectors.names();
         let here = names.iter().filter(|name| connectors.runs_here(name)).count();
-        let observed = self.observations.iter();
-        let leaving = observed
-            .filter(|observed| !connectors.runs_here(&observed.status.name))
-            .count();
+        let foreign = |observed: &&Observation<'_>| !connectors.runs_here(&observed.status.name);
+        let is_deputy = |observed: &&Observation<'_>| connectors.is_deputy(&observed.status.name);
+        let deputy = self.observations.iter().filter(foreign).filter(is_deputy).count();
+        let leaving = self.observations.iter().filter(foreign).count() - deputy;
         self.out.metric(&m::WORKER_CONNECTORS, |samples| {
             samples.add(&["here"], here);
+            samples.add(&["deputy"], deputy);
             samples.add(&["leaving"], leaving);
             samples.add(&["elsewhere"], names.len() - here);
         });
@@ -878,6 +879,7 @@ mod tests {
             ("walferry_workers_settled", 0.0),
             ("walferry_worker_leads", 1.0),
             (r#"walferry_worker_connectors{place="leaving"}"#, 0.0),
+            (r#"walferry_worker_connectors{place="deputy"}"#, 0.0),
             (r#"walferry_build_info{version="1.2.3"}"#, 1.0),
             ("process_resident_memory_bytes", 20_971_520.0),
             ("process_start_time_seconds", 1_789_999_000.0),

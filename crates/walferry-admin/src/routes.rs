@@ -28,6 +28,7 @@ use crate::{
     logins::Logins,
     metrics, now_us,
     observation::{Observation, phase_word},
+    others::{AskedWorkers, others},
     process::Process,
     record_skips::{self, AskedBy},
     rest, signals, slots,
@@ -69,6 +70,8 @@ pub(crate) struct AppState {
     histories: Mutex<BTreeMap<String, History>>,
     /// What is kept of them for a week.
     recorder: Mutex<Recorder>,
+    /// The other workers that have not answered yet.
+    pub(crate) asked: AskedWorkers,
     pub(crate) logins: Logins,
 }
 
@@ -82,6 +85,7 @@ impl AppState {
             admin,
             place,
             histories: Mutex::default(),
+            asked: AskedWorkers::default(),
         }
     }
 
@@ -139,6 +143,7 @@ rest::resources! {
     "/connectors/{name}/history" => get week;
     "/ui" => get page;
     "/ui/data" => get data;
+    "/ui/others" => get others;
     "/openapi.json" => get open_api;
 }
 
@@ -330,7 +335,7 @@ async fn week(State(shown): App, Path(name): Path<String>) -> Response {
 }
 
 /// An answer that is out of date in the next moment.
-fn fresh(mut response: Response) -> Response {
+pub(crate) fn fresh(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

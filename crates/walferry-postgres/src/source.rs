@@ -685,10 +685,17 @@ impl source::Control for Control {
     }
 
     async fn is_untouched(&mut self, created_at: Lsn) -> Result<bool, Failure> {
+        if self.temporary {
+            return Ok(true);
+        }
         self.is_slot_untouched(created_at).await.map_err(Failure::from)
     }
 
     async fn drop_slot(&mut self) -> Result<(), Failure> {
+        // The server drops a temporary one with its connection.
+        if self.temporary {
+            return Ok(());
+        }
         self.discard_slot().await.map_err(Failure::from)
     }
 }

@@ -267,7 +267,7 @@ pub const WORKER_LEADS: Metric = Metric::new(
 pub const WORKER_CONNECTORS: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_worker_connectors",
-    "Connectors of the group: those that belong to this worker (`here`), those that still end here because they move to another one (`leaving`), and those of others (`elsewhere`).",
+    "Connectors of the group: those that belong to this worker (`here`), those that it runs as a deputy because their owner is gone (`deputy`), those that still end here because they move to another one (`leaving`), and those of others (`elsewhere`). What is run as a deputy is also counted as `elsewhere`, until the group has given it away.",
 )
 .labels(&["place"]);
 

@@ -46,6 +46,20 @@ struct GoneMember {
     answers: Option<Instant>,
 }
 
+/// The deputy for each partition of members whose addresses refuse connections, as all survivors compute it.
+pub fn deputies_in<'v>(view: &'v GroupView, gone: &BTreeSet<String>) -> BTreeMap<i32, &'v Member> {
+    let (mut deputies, now) = (Deputies::new(""), Instant::now());
+    deputies.see(view, now);
+    for address in gone {
+        deputies.hear(address, Sign::Refuses, now);
+    }
+    let member = |id: &String| view.members.iter().find(|member| member.id == *id);
+    let chosen = deputies.chosen.iter();
+    chosen
+        .filter_map(|(partition, id)| Some((*partition, member(id)?)))
+        .collect()
+}
+
 impl Deputies {
     pub(crate) fn new(own_address: &str) -> Self {
         Self {
@@ -279,6 +293,20 @@ mod tests {
         a.own(&set([0, 1]));
         a.see(&view(&members[..2], true), now + Duration::from_secs(8));
         assert!(a.partitions().is_empty());
+    }
+
+    #[test]
+    fn whoever_sees_the_same_members_sees_the_same_deputies() {
+        let now = Instant::now();
+        let (a, members) = without_c("http://a:1", now);
+        let view = view(&members, true);
+        let seen = deputies_in(&view, &BTreeSet::from(["http://c:1".to_owned()]));
+        let of_a: BTreeSet<i32> = seen
+            .iter()
+            .filter(|(_, deputy)| deputy.id == "a")
+            .map(|(partition, _)| *partition)
+            .collect();
+        assert_eq!((of_a, seen.len()), (a.partitions(), 2));
     }
 
     #[test]

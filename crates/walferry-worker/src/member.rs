@@ -63,7 +63,7 @@ async fn may_work(topics: &ConnectTopics, settings: &JoinSettings, membership: &
     loop {
         let entry = {
             let (share, view) = (share.borrow_and_update(), view.borrow_and_update());
-            let stage = topics::waiting(topics, view.is_some(), denied.borrow_and_update().as_ref());
+            let stage = topics::waiting(topics, view.as_ref(), denied.borrow_and_update().as_ref());
             standby.set(stage);
             entry(&share, view.as_ref(), &settings.address)
         };

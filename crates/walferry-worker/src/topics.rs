@@ -6,7 +6,7 @@ use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
 use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
-use walferry_kafka::connect::{ConnectTopics, OffsetLog, StateLog, StateRecords, TopicBook};
+use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicBook};
 
 use crate::worker::OpenBook;
 
@@ -111,9 +111,16 @@ pub fn preparing(topics: &ConnectTopics) -> StandbyStage {
     ))
 }
 
-/// A process waits until it may work. Until it `has_joined` its group, nobody knows whether another one keeps it from that.
-pub fn waiting(topics: &ConnectTopics, has_joined: bool, denied: Option<&Failure>) -> StandbyStage {
+/// A process waits until it may work. Until it sees the group, nobody knows whether another one keeps it from that.
+pub fn waiting(topics: &ConnectTopics, view: Option<&GroupView>, denied: Option<&Failure>) -> StandbyStage {
     let group = &topics.group;
+    let active = match view.and_then(GroupView::leader) {
+        Some(leader) => match &leader.address {
+            Some(address) => format!(" The active one is {address}."),
+            None => format!(" The active one runs on {}.", leader.host.trim_start_matches('/')),
+        },
+        None => String::new(),
+    };
     match denied {
         Some(failure) => StandbyStage::Starting(format!(
             "This process is waiting until it may use Connect's topics of group {group:?}: {failure}. {}",
@@ -121,9 +128,9 @@ pub fn waiting(topics: &ConnectTopics, has_joined: bool, denied: Option<&Failure
                 .hint()
                 .map_or_else(String::new, |hint| format!("To mend this, {hint}."))
         )),
-        None if has_joined => StandbyStage::Waiting(format!(
+        None if view.is_some() => StandbyStage::Waiting(format!(
             "This process is waiting: a worker of group {group:?} does not share its connectors, because it is of an earlier version or has \
-             connectors of files, so one process works at a time."
+             connectors of files, so one process works at a time.{active}"
         )),
         None => StandbyStage::Starting(format!(
             "This process is starting: it joins the workers of group {group:?}."

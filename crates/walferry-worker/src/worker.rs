@@ -431,6 +431,10 @@ impl Herder for Herd {
         self.0.duty.borrow().has(name)
     }
 
+    fn is_deputy(&self, name: &str) -> bool {
+        self.0.duty.borrow().is_deputy(name)
+    }
+
     /// Also that of a connector of this process that has not begun: right after a start, the last worker's state counts, as in Connect.
     fn elsewhere(&self, name: &str) -> Option<ElsewhereState> {
         let has_begun = self.runs_here(name) && self.status(name).is_some();

@@ -102,8 +102,15 @@ fn worker(args: &ConnectorArgs, problems: &mut Problems) -> Result<Option<Worker
         worker
     };
     if let Some(path) = &args.worker {
-        let submitted = problems.read(path, FileRole::Worker);
-        return Ok(submitted.and_then(|submitted| read(&submitted, path, problems)));
+        let Some(file) = problems.read(path, FileRole::Worker) else {
+            return Ok(None);
+        };
+        let (_, findings) = Worker::read(&file.submitted, &Surroundings);
+        if problems.is_of_another_kind(path, FileRole::Worker, &file, &findings) {
+            return Ok(None);
+        }
+        problems.add(path, &file.findings);
+        return Ok(read(&file.submitted, path, problems));
     }
     if !args.config.is_empty() {
         return Ok(Some(
@@ -284,20 +291,25 @@ pub(crate) fn load_connector(path: &Path) -> Result<Connector, Error> {
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
-    let mut submitted = problems.read(path, FileRole::Connector)?;
+    let file = problems.read(path, FileRole::Connector)?;
+    let mut submitted = file.submitted.clone();
     if submitted.is_of_debezium_server() {
         info!(file = %path.display(), "the file is Debezium Server's: its connector runs here");
-        let (file, findings) = ServerFile::read(&submitted, &variables());
+        let (of_server, findings) = ServerFile::read(&submitted, &variables());
         problems.add(path, &findings);
-        submitted = file.connector;
+        submitted = of_server.connector;
     }
     let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let (checked, findings) = Checked::of_file(&submitted, stem, worker);
+    if problems.is_of_another_kind(path, FileRole::Connector, &file, &findings) {
+        return None;
+    }
+    problems.add(path, &file.findings);
     if submitted.name.is_none()
         && let Some(stem) = stem
     {
         info!(file = %path.display(), name = stem, "the file has no `name`, so the connector is named after the file");
     }
-    let (checked, findings) = Checked::of_file(&submitted, stem, worker);
     problems.add(path, &findings);
     let checked = checked?;
     let mut configuration = submitted.properties;
@@ -305,6 +317,14 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
         configuration.push(("name".into(), checked.connector.name.clone()));
     }
     Some((checked, configuration))
+}
+
+/// A file that was read.
+struct ReadFile {
+    submitted: Submitted,
+    findings: Findings,
+    /// The first line that is neither blank nor a comment.
+    first_line: usize,
 }
 
 /// What a file is handed in as.
@@ -329,7 +349,40 @@ impl Problems {
         self.all.push(Diagnosis::error(kind, what).with_hint(hint));
     }
 
-    fn read(&mut self, path: &Path, role: FileRole) -> Option<Submitted> {
+    /// Whether no name in a file is that of a property, and none is near to one: then it is a file of another kind, whose lines must not be told.
+    fn is_of_another_kind(&mut self, path: &Path, role: FileRole, file: &ReadFile, findings: &Findings) -> bool {
+        let properties = &file.submitted.properties;
+        let unknown = findings
+            .warnings()
+            .filter(|found| found.kind == Some(Kind::PropertyUnknown) && found.hint.is_none());
+        let comments = properties.iter().filter(|(name, _)| name.starts_with('_'));
+        let has_something = !properties.is_empty() || file.findings.iter().next().is_some();
+        if !has_something || unknown.count() + comments.count() < properties.len() {
+            return false;
+        }
+        let (is, write) = match role {
+            FileRole::Worker => (
+                "a worker file",
+                "bootstrap.servers=localhost:9092, as Kafka Connect's connect-distributed.properties has",
+            ),
+            FileRole::Connector => (
+                "a connector file",
+                "connector.class=io.debezium.connector.postgresql.PostgresConnector, or is Kafka Connect's JSON",
+            ),
+        };
+        self.push(
+            Kind::FileUnusable,
+            format!(
+                "{} is not {is}: from line {} on, no line sets a property that Walferry or Kafka Connect knows",
+                path.display(),
+                file.first_line
+            ),
+            format!("correct the path; {is} has lines such as {write}"),
+        );
+        true
+    }
+
+    fn read(&mut self, path: &Path, role: FileRole) -> Option<ReadFile> {
         let place = path.display();
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -343,16 +396,20 @@ impl Problems {
             }
         };
         match Submitted::read(&text) {
-            Ok((submitted, findings)) => {
-                self.add(path, &findings);
-                match misplaced(&submitted, role) {
-                    Some((what, hint)) => {
-                        self.push(Kind::FileUnusable, format!("{place} {what}"), hint);
-                        None
-                    }
-                    None => Some(submitted),
+            Ok((submitted, findings)) => match misplaced(&submitted, role) {
+                Some((what, hint)) => {
+                    self.push(Kind::FileUnusable, format!("{place} {what}"), hint);
+                    None
                 }
-            }
+                None => {
+                    let is_filled = |line: &str| !matches!(line.trim_start().chars().next(), None | Some('#' | '!'));
+                    Some(ReadFile {
+                        submitted,
+                        findings,
+                        first_line: 1 + text.lines().position(is_filled).unwrap_or_default(),
+                    })
+                }
+            },
             // A worker has a default for everything.
             Err(FileError::Empty) if role == FileRole::Worker => {
                 let what = "contains no properties, so every worker property has its default";
@@ -361,7 +418,11 @@ impl Problems {
                     warn!(code = warning.code(), "{}", warning.sentence());
                 }
                 self.warnings.push(warning);
-                Some(Submitted::default())
+                Some(ReadFile {
+                    submitted: Submitted::default(),
+                    findings: Findings::default(),
+                    first_line: 1,
+                })
             }
             Err(error) => {
                 let hint = error.hint().replace("FILE", &place.to_string());

@@ -26,7 +26,7 @@ function summary(connectors) {
 let filter = "";
 /// The list of connectors: the worst first.
 function fleet(shown) {
-  const matches = c => (c.name + " " + c.server + " " + PHASES[c.phase]).toLowerCase().includes(filter.toLowerCase().trim());
+  const matches = c => (c.name + " " + c.server + " " + PHASES[c.phase] + " " + (c.worker ?? "")).toLowerCase().includes(filter.toLowerCase().trim());
   const found = [...data.connectors].sort(byLevel).filter(matches);
   const search = data.connectors.length > 8 && h("input", {
     type: "search", id: "filter", "aria-label": "Show only connectors with this text", placeholder: "Filter by name or state",
@@ -41,7 +41,21 @@ function fleet(shown) {
         h("a", {href: "#" + encodeURIComponent(one.name), "aria-current": one === shown && "true"},
           mark(one.level), h("b", null, one.name), h("span", {class: "tag " + one.level}, PHASES[one.phase]),
           h("span", {class: "number quiet", title: "Time behind Postgres"}, h("span", {class: "hidden"}, "behind: "), one.lag_seconds == null ? "–" : duration(one.lag_seconds)),
-          h("span", {class: "line"}, one.reason))))));
+          h("span", {class: "line"}, one.worker && "On " + one.worker + ". ", one.place === "deputy" && "As a deputy. ", one.reason))))));
+}
+
+/// The workers that share the connectors: what each has, what moves, and who stands in for one that is gone.
+function workers() {
+  const names = list => list.length === 0 ? "–" : list.slice(0, 20).join(", ") + (list.length > 20 ? " and " + (list.length - 20) + " more" : "");
+  return h("details", {class: "panel", "data-key": "workers"},
+    h("summary", null, plural(others.workers.length, "worker") + " ", h("span", {class: "aside"}, "share the connectors")),
+    h("div", {class: "scroll"}, h("table", null,
+      h("thead", null, h("tr", null, h("th", {scope: "col"}, "Worker"), h("th", {scope: "col"}, "Owns"), h("th", {scope: "col"}, "Deputy for"),
+        h("th", {scope: "col", class: "wide"}, "Moves away"))),
+      h("tbody", null, others.workers.map(w => h("tr", null,
+        h("th", {scope: "row"}, w.address, " ", w.own && h("span", {class: "tag"}, "this one"), " ", w.leads && h("span", {class: "tag"}, "leads"),
+          w.problem && h("div", {class: "quiet small"}, w.problem)),
+        h("td", null, names(w.connectors)), h("td", null, names(w.deputy)), h("td", {class: "wide"}, names(w.leaving))))))));
 }
 
 /// Leads those who use the keyboard past a long list.
@@ -56,6 +70,9 @@ function verdict(c) {
     h("div", {class: "title"}, mark(c.level), h("h2", {id: "name", tabindex: "-1"}, c.name),
       h("span", {class: "tag " + c.level}, PHASES[c.phase]),
       h("span", {class: "quiet small"}, c.since && "since " + time(c.since), c.ready ? "" : " · not ready")),
+    (c.worker || c.place === "deputy" || c.place === "leaving") && h("p", {class: "quiet small"}, c.worker ? "Runs on the worker " + c.worker : "Runs on this worker",
+      c.place === "deputy" && " as a deputy, because the worker that owns it is gone", c.place === "leaving" && ", where it ends now, because it moves to another one",
+      c.counted_since && ", since " + time(c.counted_since), "."),
     h("p", {class: "reason"}, prose(c.reason)),
     actions(c),
     c.phase === "snapshot" && c.snapshot.tables > 0 && meter(c.snapshot.rows_estimate > 0

@@ -135,6 +135,8 @@ pub(super) struct LogRecord {
     /// `None` is a tombstone.
     pub(super) value: Option<Vec<u8>>,
     pub(super) headers: Vec<(String, Vec<u8>)>,
+    /// When it was written, milliseconds since 1970. `None` of one that is to be written.
+    pub(super) at_ms: Option<i64>,
 }
 
 struct Context(Arc<Floors>);
@@ -658,6 +660,7 @@ impl Log {
                 key: key.to_vec(),
                 value: message.payload().map(<[u8]>::to_vec),
                 headers: headers.unwrap_or_default(),
+                at_ms: message.timestamp().to_millis(),
             };
             take(message.partition(), record);
         }
@@ -729,6 +732,7 @@ impl Log {
             key: key.as_bytes().to_vec(),
             value: value.map(String::into_bytes),
             headers: Vec::new(),
+            at_ms: None,
         };
         let delivered = self.send(&entry)?;
         self.settled(delivered.blocking_recv()).map(|_| ())

@@ -393,6 +393,7 @@ impl OffsetLog {
         LogRecord {
             key: key.as_bytes().to_vec(),
             value: record.map(|record| record.value.into_bytes()),
+            at_ms: None,
             headers: additions
                 .into_iter()
                 .map(|text| (OffsetRecord::ADDITIONS.to_owned(), text.into_bytes()))
@@ -500,6 +501,7 @@ impl OffsetLog {
             key: key.as_bytes().to_vec(),
             value: None,
             headers: vec![(OffsetRecord::MOVED.to_owned(), Vec::new())],
+            at_ms: None,
         };
         let places = self.latest().elsewhere(key.as_bytes(), partition).into_iter();
         places

@@ -56,6 +56,28 @@ impl StateLog {
         Ok(latest)
     }
 
+    /// The last record about each connector, and when it was written, milliseconds since 1970: since then, the connector is in that state at that
+    /// worker. To be called once. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub fn connectors(&self) -> Result<BTreeMap<String, (Json, Option<i64>)>, Failure> {
+        let mut latest = BTreeMap::new();
+        self.0.read_to_end(|_, entry| {
+            let Some(StatusKey::Connector(name)) = str::from_utf8(&entry.key).ok().and_then(StatusKey::parse) else {
+                return;
+            };
+            let state = entry
+                .value
+                .and_then(|value| serde_json::from_slice::<Json>(&value).ok());
+            match state {
+                None => drop(latest.remove(&name)),
+                Some(state) => drop(latest.insert(name, (state, entry.at_ms))),
+            }
+        })?;
+        Ok(latest)
+    }
+
     /// Applies the records since the last reading to what was read before. Blocks.
     ///
     /// # Errors
@@ -85,6 +107,7 @@ impl StateLog {
             key: subject.key().into_bytes(),
             value: record.map(|record| record.to_string().into_bytes()),
             headers: Vec::new(),
+            at_ms: None,
         };
         let delivered = self.0.send(&entry)?;
         Ok(PendingWrite { log: self, delivered })

@@ -134,6 +134,9 @@ pub(crate) struct LogsArgs {
 /// `walferry top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
+    /// How to print it. Everything but the table is printed once
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: Format,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) interval: u64,

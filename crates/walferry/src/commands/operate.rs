@@ -114,7 +114,8 @@ impl Process {
     fn own(&self, path: &str) -> Result<Option<Json>, Error> {
         let answer = self.ask("GET", path, None)?;
         match answer.code {
-            200 | 503 if answer.body.is_object() => Ok(Some(answer.body)),
+            // A process that waits for its turn answers 503 with an error.
+            200 | 503 if answer.body.is_object() && answer.body.get("error_code").is_none() => Ok(Some(answer.body)),
             404 => Ok(None),
             _ => Err(not_done(
                 "the process was not asked",
@@ -316,6 +317,7 @@ fn status(args: &ListArgs) -> Result<(), Error> {
     let kind = if ready.is_some() { "Walferry" } else { "Kafka Connect" };
     match args.output.output {
         Format::Table => {
+            let rows = rows.clone();
             let bad = rows.iter().filter(|(rank, ..)| *rank <= 1).count();
             // What starts or is restarted needs nobody, but does not work yet: the exit code says so.
             let is_ready = |name: &String| sentences.get(name).is_none_or(|(is_ready, ..)| *is_ready);
@@ -355,7 +357,8 @@ fn status(args: &ListArgs) -> Result<(), Error> {
             printing::print(&all, format);
         }
     }
-    match is_ready {
+    // What needs somebody to look does not work, even where the process is ready because a restart would not help.
+    match is_ready && rows.iter().all(|(rank, ..)| *rank > 1) {
         true => Ok(()),
         false => Err(Error::new(Kind::NotHealthy, "not all connectors work").already_told()),
     }
@@ -724,7 +727,7 @@ type Seen = BTreeMap<String, (Instant, u64)>;
 
 fn top(args: &TopArgs) -> Result<(), Error> {
     let process = Process::of(&args.endpoint)?;
-    let is_once = args.once || !io::stdout().is_terminal();
+    let is_once = args.once || args.output != Format::Table || !io::stdout().is_terminal();
     let mut seen = Seen::new();
     loop {
         let Some(data) = process.own("/ui/data")? else {
@@ -735,6 +738,19 @@ fn top(args: &TopArgs) -> Result<(), Error> {
             );
             return Err(failed("there is nothing to show").cause(why, Some(hint.into())));
         };
+        match args.output {
+            Format::Table => {}
+            Format::Name => {
+                for connector in sorted_of(&data) {
+                    say!("{}", one_line(text(&connector["name"])));
+                }
+                return Ok(());
+            }
+            format => {
+                printing::print(&top_data(&data), format);
+                return Ok(());
+            }
+        }
         let text = top_text(&data, &mut seen, Instant::now(), printing::is_coloured());
         if is_once {
             say::text(text.into_bytes());
@@ -752,27 +768,64 @@ fn top(args: &TopArgs) -> Result<(), Error> {
     }
 }
 
+/// The rank of a connector among those of `top`, and its colour.
+fn top_rank(connector: &Json) -> (u8, Colour) {
+    let phase = text(&connector["phase"]).to_uppercase();
+    match text(&connector["level"]) {
+        "bad" if phase == "FAILED" => (0, Colour::Bad),
+        "bad" => (1, Colour::Bad),
+        "note" if is_idle(&phase) => (3, Colour::Note),
+        "note" => (2, Colour::Note),
+        _ => (4, Colour::Good),
+    }
+}
+
+/// The connectors of `GET /ui/data`, the worst first.
+fn sorted_of(data: &Json) -> Vec<&Json> {
+    let mut connectors: Vec<&Json> = data["connectors"].as_array().into_iter().flatten().collect();
+    let rank = |connector: &Json| (top_rank(connector).0, text(&connector["name"]).to_owned());
+    connectors.sort_by_cached_key(|connector| rank(connector));
+    connectors
+}
+
+/// Records a second, as the process has seen them last.
+fn last_rate(connector: &Json) -> Option<f64> {
+    connector["curves"]["records_per_second"].as_array()?.last()?.as_f64()
+}
+
+/// What `top` shows, for programs.
+fn top_data(data: &Json) -> Json {
+    let connectors: Vec<Json> = sorted_of(data)
+        .into_iter()
+        .map(|connector| {
+            json!({
+                "name": connector["name"], "phase": connector["phase"], "level": connector["level"], "ready": connector["ready"],
+                "lag_seconds": connector["lag_seconds"], "lag_bytes": connector["lag_bytes"],
+                "rows_waiting": connector["relay"]["waiting"], "records_per_second": last_rate(connector),
+                "records": connector["totals"]["records"], "records_in_flight": connector["in_flight"]["records"],
+                "bytes_in_flight": connector["in_flight"]["bytes"], "reason": connector["reason"],
+            })
+        })
+        .collect();
+    json!({
+        "version": data["version"], "now": data["now"], "resident_bytes": data["resident_bytes"], "connectors": connectors,
+    })
+}
+
 /// One screen of `top`.
 fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> String {
-    let (mut rows, mut states) = (Vec::new(), Vec::new());
-    for connector in data["connectors"].as_array().into_iter().flatten() {
+    let (mut rows, mut states, mut bad) = (Vec::<Vec<Cell>>::new(), Vec::new(), 0);
+    for connector in sorted_of(data) {
         let name = text(&connector["name"]).to_owned();
-        let level = text(&connector["level"]);
         let records = connector["totals"]["records"].as_u64().unwrap_or_default();
         let before = seen.insert(name.clone(), (now, records));
         let rate = before.map(|(then, before)| {
             let seconds = now.duration_since(then).as_secs_f64().max(0.001);
             records.saturating_sub(before) as f64 / seconds
         });
-        let phase = text(&connector["phase"]).to_uppercase();
-        let (rank, colour) = match level {
-            "bad" if phase == "FAILED" => (0, Colour::Bad),
-            "bad" => (1, Colour::Bad),
-            "note" if is_idle(&phase) => (3, Colour::Note),
-            "note" => (2, Colour::Note),
-            _ => (4, Colour::Good),
-        };
-        states.push(phase);
+        let (rank, colour) = top_rank(connector);
+        states.push(text(&connector["phase"]).to_uppercase());
+        let rate = rate.or_else(|| last_rate(connector));
         let seconds = connector["lag_seconds"].as_f64();
         let row: Vec<Cell> = vec![
             (&name).into(),
@@ -784,11 +837,9 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
             bytes(connector["in_flight"]["bytes"].as_u64().unwrap_or_default()).into(),
             text(&connector["reason"]).into(),
         ];
-        rows.push((rank, name, row));
+        bad += usize::from(rank <= 1);
+        rows.push(row);
     }
-    rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-    let bad = rows.iter().filter(|(rank, ..)| *rank <= 1).count();
-    let rows: Vec<Vec<Cell>> = rows.into_iter().map(|(_, _, row)| row).collect();
     let resident = data["resident_bytes"].as_u64().map_or("-".to_owned(), bytes);
     let head = format!(
         "Walferry {}  {}  memory {resident}  {}\n",

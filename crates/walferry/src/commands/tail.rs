@@ -147,6 +147,8 @@ fn some(names: &[String]) -> String {
 async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(), Error> {
     let config = &loaded.connector;
     let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    // There is nothing to decide: the command ends at a gap.
+    let _ = status.gap_command.set("walferry tail, started again".to_owned());
     let screen = Screen {
         tables: args.table.clone(),
         limit: args.limit,
@@ -163,6 +165,7 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         false => some(&args.table),
     };
     let ids = loaded.built.asks_registry();
+    let watched = status.clone();
     spawn_local(async move {
         tokio::select! {
             () = status.stream.wait_for_streaming() => {}
@@ -177,7 +180,22 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         signalled().await;
         target.send_replace(TargetState::Stopped);
     });
-    let ended = connector.run(target_state).await;
+    let gap = async {
+        loop {
+            if let Some(gap) = watched.gap() {
+                return gap.what;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let ended = tokio::select! {
+        ended = connector.run(target_state) => ended,
+        what = gap => Err(Failure::stop(
+            Kind::PublicationGap,
+            format!("the server does not send what is to be followed any more: {what}"),
+            "create or correct the publication (`walferry check --fix` prints the SQL), and start `walferry tail` again",
+        )),
+    };
     let progress = progress.lock();
     let records = match progress.records {
         1 => "1 record".to_owned(),
@@ -187,7 +205,14 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
     for (why, count) in &progress.withheld {
         note!("Not sent: {count}, {why}.");
     }
-    ended.map_err(|failure| Error::failure("no more records can be shown", failure))
+    ended.map_err(|mut failure| {
+        if failure.hint().is_none()
+            && let Some(cause) = failure.causes.first_mut()
+        {
+            cause.hint = Some("start `walferry tail` again when the server answers".to_owned());
+        }
+        Error::failure("no more records can be shown", failure)
+    })
 }
 
 /// Says once what the connector waits for.

@@ -1,9 +1,15 @@
 //! `walferry workers`: who is in the group of a worker file, as Kafka tells it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
+    net::{TcpStream, ToSocketAddrs as _},
+    time::Duration,
+};
 
 use serde_json::{Value as Json, json};
-use walferry_kafka::connect::{ConnectTopics, GroupReader, GroupView, Member, StateLog, StatusKey};
+use walferry_kafka::connect::{ConnectTopics, GroupReader, GroupView, Member, StateLog, work_partition};
+use walferry_worker::deputies::deputies_in;
 
 use super::{
     args::{Format, WorkersArgs},
@@ -16,8 +22,26 @@ use crate::{
     say::{self, say},
 };
 
-/// Names of connectors by the `worker_id` that runs them.
-type Connectors = BTreeMap<String, Vec<String>>;
+/// How long an address may take to accept a connection, or to refuse it.
+const ANSWERS: Duration = Duration::from_secs(1);
+
+/// What the status topic has of a connector.
+struct Stated {
+    state: String,
+    /// `worker_id` of the worker that has written it.
+    worker: String,
+    /// When it was written, milliseconds since 1970.
+    at_ms: Option<i64>,
+}
+
+/// The group, as Kafka and the addresses of its members show it.
+struct Seen {
+    group: String,
+    view: GroupView,
+    connectors: BTreeMap<String, Stated>,
+    /// Addresses that refuse connections: these processes are gone.
+    gone: BTreeSet<String>,
+}
 
 /// Lists the members.
 pub(crate) fn workers(args: &WorkersArgs) -> Result<(), Error> {
@@ -41,65 +65,110 @@ pub(crate) fn workers(args: &WorkersArgs) -> Result<(), Error> {
     let view = GroupReader::open(&topics)
         .and_then(|reader| reader.look())
         .map_err(unseen)?;
-    let connectors = connectors(&topics);
+    let seen = Seen {
+        group: topics.group.clone(),
+        gone: view.members.iter().filter_map(gone).collect(),
+        connectors: connectors(&topics),
+        view,
+    };
+    let view = &seen.view;
     match args.output.output {
-        Format::Table => print_table(&topics.group, &view, &connectors),
+        Format::Table => print_table(&seen),
         Format::Name => {
             for address in view.members.iter().filter_map(|member| member.address.as_ref()) {
                 say!("{}", walferry_diagnosis::printed::one_line(address));
             }
         }
-        format => printing::print(&described(&topics.group, &view, &connectors), format),
+        format => printing::print(&described(&seen), format),
     }
     Ok(())
 }
 
+/// The address of a member whose process is gone: its system refuses connections, as the other workers see it.
+fn gone(member: &Member) -> Option<String> {
+    let address = member.address.as_deref()?;
+    let (_, place) = address.split_once("://")?;
+    let sockets = place.trim_end_matches('/').to_socket_addrs().ok()?;
+    let is_refused = |socket| {
+        let tried = TcpStream::connect_timeout(&socket, ANSWERS);
+        tried.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    let sockets: Vec<_> = sockets.collect();
+    let is_gone = !sockets.is_empty() && sockets.into_iter().all(is_refused);
+    is_gone.then(|| address.to_owned())
+}
+
 /// What the status topic has. Without it, the members are shown alone.
-fn connectors(topics: &ConnectTopics) -> Connectors {
-    let mut connectors = Connectors::new();
-    let states = StateLog::open(topics).and_then(|log| log.read()).unwrap_or_default();
-    for (key, state) in states {
-        let StatusKey::Connector(name) = key else { continue };
-        if let Some(worker) = state["worker_id"].as_str().filter(|_| state["state"] != "UNASSIGNED") {
-            connectors.entry(worker.to_owned()).or_default().push(name);
+fn connectors(topics: &ConnectTopics) -> BTreeMap<String, Stated> {
+    let states = StateLog::open(topics)
+        .and_then(|log| log.connectors())
+        .unwrap_or_default();
+    let stated = |(name, (state, at_ms)): (String, (Json, Option<i64>))| {
+        let text = |field: &str| state[field].as_str().map(str::to_owned);
+        let (state, worker) = (text("state")?, text("worker_id")?);
+        Some((name, Stated { state, worker, at_ms }))
+    };
+    states.into_iter().filter_map(stated).collect()
+}
+
+impl Seen {
+    /// What a member does. Where all share the connectors, each works, and one leads. Else only one works.
+    fn role(&self, member: &Member) -> &'static str {
+        let is_gone = member
+            .address
+            .as_ref()
+            .is_some_and(|address| self.gone.contains(address));
+        match (member.places.leads, self.view.all_share(), self.view.is_settled) {
+            _ if is_gone => "gone",
+            (true, true, _) => "leader",
+            (true, false, _) => "active",
+            (false, true, true) => "worker",
+            (false, false, true) => "standby",
+            (false, _, false) => "moving",
         }
     }
-    connectors
-}
 
-/// What a member does. Where all share the connectors, each works, and one leads. Else only one works.
-fn role(member: &Member, view: &GroupView) -> &'static str {
-    match (member.places.leads, view.all_share(), view.is_settled) {
-        (true, true, _) => "leader",
-        (true, false, _) => "active",
-        (false, true, true) => "worker",
-        (false, false, true) => "standby",
-        (false, _, false) => "moving",
+    /// The connectors that a member runs, as the status topic has it.
+    fn names(&self, member: &Member) -> Vec<&str> {
+        let id = id_of(member.address.as_deref().unwrap_or_default());
+        let runs = |stated: &Stated| stated.worker == id && stated.state != "UNASSIGNED";
+        let connectors = self.connectors.iter().filter(|(_, stated)| runs(stated));
+        connectors.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The member that runs a connector until the group has given it away, because its owner is gone.
+    fn deputy(&self, name: &str) -> Option<&Member> {
+        let deputies = deputies_in(&self.view, &self.gone);
+        deputies.get(&work_partition(name)).copied()
     }
 }
 
-fn names<'c>(member: &Member, connectors: &'c Connectors) -> &'c [String] {
-    let address = member.address.as_deref().unwrap_or_default();
-    let id = address.split_once("://").map_or("", |(_, id)| id);
-    connectors.get(id).map_or(&[], Vec::as_slice)
+/// The `worker_id` of an address.
+fn id_of(address: &str) -> &str {
+    address.split_once("://").map_or("", |(_, id)| id)
 }
 
-fn print_table(group: &str, view: &GroupView, connectors: &Connectors) {
-    let rows = view.members.iter().map(|member| {
-        let role = role(member, view);
+fn since(stated: &Stated) -> Option<String> {
+    walferry_admin::utc_time(stated.at_ms?.saturating_mul(1000))
+}
+
+fn print_table(seen: &Seen) {
+    let rows = seen.view.members.iter().map(|member| {
+        let role = seen.role(member);
         let colour = match role {
             "active" | "leader" | "worker" => Colour::Good,
             "moving" => Colour::Note,
+            "gone" => Colour::Bad,
             _ => Colour::Plain,
         };
         vec![
             Cell::from(member.address.as_deref().unwrap_or("(an earlier version)")),
             Cell::from(member.host.trim_start_matches('/')),
             Cell::coloured(role, colour),
-            Cell::from(names(member, connectors).join(", ")),
+            Cell::from(seen.names(member).join(", ")),
         ]
     });
-    let of_connect = view.of_connect.iter().map(|worker| {
+    let of_connect = seen.view.of_connect.iter().map(|worker| {
         vec![
             Cell::from("(Kafka Connect)"),
             Cell::from(worker),
@@ -108,19 +177,49 @@ fn print_table(group: &str, view: &GroupView, connectors: &Connectors) {
         ]
     });
     let rows: Vec<Vec<Cell>> = rows.chain(of_connect).collect();
-    match rows.is_empty() {
-        true => say::text(format!("No process is in group {group:?}: nobody runs its connectors.\n").into_bytes()),
-        false => printing::print_table(&["WORKER", "HOST", "ROLE", "CONNECTORS"], &rows),
+    if rows.is_empty() {
+        let group = &seen.group;
+        say::text(format!("No process is in group {group:?}: nobody runs its connectors.\n").into_bytes());
+        return;
     }
+    printing::print_table(&["WORKER", "HOST", "ROLE", "CONNECTORS"], &rows);
+    if seen.connectors.is_empty() {
+        return;
+    }
+    say!("");
+    let rows: Vec<Vec<Cell>> = seen
+        .connectors
+        .iter()
+        .map(|(name, stated)| {
+            let deputy = seen.deputy(name).and_then(|member| member.address.as_deref());
+            vec![
+                name.into(),
+                Cell::coloured(&stated.state, Colour::of_state(&stated.state)),
+                Cell::from(stated.worker.as_str()),
+                Cell::from(since(stated).unwrap_or_else(|| "-".to_owned())),
+                Cell::from(deputy.unwrap_or_default()),
+            ]
+        })
+        .collect();
+    printing::print_table(&["CONNECTOR", "STATE", "WORKER", "SINCE", "DEPUTY"], &rows);
 }
 
-fn described(group: &str, view: &GroupView, connectors: &Connectors) -> Json {
-    let workers = view.members.iter().map(|member| {
+fn described(seen: &Seen) -> Json {
+    let workers = seen.view.members.iter().map(|member| {
         json!({
             "address": member.address, "client_id": member.client_id, "host": member.host.trim_start_matches('/'),
-            "role": role(member, view), "shares": member.shares, "partitions": member.places.partitions.len(),
-            "connectors": names(member, connectors),
+            "role": seen.role(member), "shares": member.shares, "partitions": member.places.partitions.len(),
+            "connectors": seen.names(member),
         })
     });
-    json!({ "group": group, "workers": workers.collect::<Vec<_>>(), "kafka_connect": view.of_connect })
+    let connectors = seen.connectors.iter().map(|(name, stated)| {
+        json!({
+            "name": name, "state": stated.state, "worker_id": stated.worker, "since": since(stated),
+            "deputy": seen.deputy(name).and_then(|member| member.address.as_deref()),
+        })
+    });
+    json!({
+        "group": seen.group, "workers": workers.collect::<Vec<_>>(), "connectors": connectors.collect::<Vec<_>>(),
+        "kafka_connect": seen.view.of_connect,
+    })
 }

@@ -10,8 +10,8 @@ use std::{
 use tokio::{sync::watch, task::spawn_blocking};
 use ureq::{Agent, http};
 use walferry_admin::{
-    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route, SeenWorkers,
-    herder::Refused, https_client,
+    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupWorker, HeldBody, Route,
+    SeenWorkers, herder::Refused, https_client,
 };
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
@@ -222,6 +222,30 @@ impl Forwarder for OtherWorkers {
             is_settled: view.is_settled,
             leads: members.duty.borrow().leads,
         })
+    }
+
+    fn group(&self, connectors: &[String]) -> Vec<GroupWorker> {
+        let Some(members) = &self.members else {
+            return Vec::new();
+        };
+        let view = members.view.borrow();
+        let Some(view) = &*view else { return Vec::new() };
+        let owns = |address: &str, name: &String| {
+            let owner = view.owner(work_partition(name));
+            owner.is_some_and(|owner| owner.address.as_deref() == Some(address))
+        };
+        let known = view
+            .members
+            .iter()
+            .filter_map(|member| Some((member, member.address.as_ref()?)));
+        known
+            .map(|(member, address)| GroupWorker {
+                address: address.clone(),
+                is_own: *address == self.inner.own,
+                leads: member.places.leads,
+                connectors: connectors.iter().filter(|name| owns(address, name)).cloned().collect(),
+            })
+            .collect()
     }
 
     fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture {
