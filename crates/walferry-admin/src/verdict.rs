@@ -408,8 +408,13 @@ impl Verdict {
             more => self.raise(Level::Bad, &format!("{more} more tables could not be read."), None),
         }
         if let Some(first) = unread.first() {
+            // A connector may take no other ones.
+            let how = match first.failure.to_string().starts_with("the blocking snapshot") {
+                true => " --blocking",
+                false => "",
+            };
             self.hints.push(format!(
-                "then ask for the rows again: `walferry snapshot {} --table {} --wait`",
+                "then ask for the rows again: `walferry snapshot {} --table {}{how} --wait`",
                 shell_word(&observed.status.name),
                 shell_word(&first.table)
             ));

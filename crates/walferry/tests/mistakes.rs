@@ -570,6 +570,27 @@ fn no_place_that_prints_shows_a_secret() {
 }
 
 #[test]
+fn a_file_of_another_kind_is_named_with_its_line_and_none_of_it_is_printed() {
+    let scene = Scene::new(&[]);
+    let accounts = "# users\n\nroot:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/sh\nbare words\n";
+    scene.write("accounts", accounts);
+    scene.write("words", "alice\n");
+    let servers = ["--bootstrap-servers", "127.0.0.1:1"];
+    for (role, is) in [("--worker", "a worker file"), ("--config", "a connector file")] {
+        for (file, line) in [("accounts", 3), ("words", 1)] {
+            let told = scene.run(&[&["check", role, file][..], &servers].concat());
+            told.has(&[&format!("is not {is}: from line {line} on"), "WF0109"]);
+            let text = format!("{}{}", told.stdout, told.stderr);
+            assert!(!text.contains("alice") && !text.contains("WARN"), "{text}");
+        }
+    }
+    // One known name is enough: the others are told as before.
+    scene.write("typo", "alice=1\nbootstrap.servers=127.0.0.1:1\n");
+    let told = scene.run(&["check", "--worker", "typo", "--config", "connector.json"]);
+    told.has(&["alice is not a property that Walferry knows"]);
+}
+
+#[test]
 fn a_code_is_explained_and_one_that_is_none_is_an_error_with_the_nearest() {
     let scene = Scene::new(&[]);
     for text in ["WF0301", "wf0301", "slot_in_use"] {

@@ -430,12 +430,21 @@ fn table_diagnosis(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
             )),
             None => {
                 let list = filters.list_of_tables();
+                let patterns: Vec<_> = filters
+                    .table_patterns()
+                    .take(3)
+                    .map(|pattern| quoted(pattern.expression.as_str()))
+                    .collect();
+                let patterns = match patterns.is_empty() {
+                    true => String::new(),
+                    false => format!("{} of ", patterns.join(", ")),
+                };
                 Diagnosis::warning(
                     Kind::NoCapturedTables,
                     format!("`{list}` matches no table in the database, so no rows are captured"),
                 )
                 .with_hint(format!(
-                    "{}compare `{list}` with the tables in the database; patterns match SCHEMA.TABLE",
+                    "{}compare {patterns}`{list}` with the tables in the database; patterns match SCHEMA.TABLE",
                     filters
                         .table_patterns()
                         .find_map(|pattern| schemaless(pattern.expression.as_str()))

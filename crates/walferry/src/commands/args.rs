@@ -125,10 +125,15 @@ pub(crate) struct LogsArgs {
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Begin with so many of the last lines; the process keeps 200 for each connector
-    #[arg(long, short = 'n', value_name = "LINES", allow_negative_numbers = true)]
+    #[arg(long, short = 'n', value_name = "LINES", allow_negative_numbers = true, value_parser = number_of_lines)]
     pub(crate) lines: Option<usize>,
     #[command(flatten)]
     pub(crate) endpoint: EndpointArgs,
+}
+
+fn number_of_lines(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| "write a number of lines, such as 20, without a sign".to_owned())
 }
 
 /// `walferry top`.

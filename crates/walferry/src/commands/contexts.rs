@@ -78,7 +78,10 @@ pub(crate) fn find(name: Option<&str>) -> Result<Option<Context>, EndpointError>
             let known: Vec<&str> = contexts.all.keys().map(String::as_str).collect();
             Err(trouble(
                 format!("{} has no context {}", path.display(), quoted(&name)),
-                format!("its contexts are: {}", known.join(", ")),
+                match known.is_empty() {
+                    true => format!("it has no contexts: write a section [contexts.{name}] with a url into it"),
+                    false => format!("its contexts are: {}", known.join(", ")),
+                },
             ))
         }
     }

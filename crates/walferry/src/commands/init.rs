@@ -60,6 +60,12 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
             return Err(refused(what, "move it away, or choose another name with --name"));
         }
     }
+    if args.role.trim().is_empty() {
+        return Err(refused(
+            "--role is empty".to_owned(),
+            "name the role that the connector is to log in with, or leave --role out to use walferry",
+        ));
+    }
     let section = address.section()?;
     let runtime = process::runtime().map_err(|failure| Error::failure("the database was not looked at", failure))?;
     let survey = runtime
@@ -72,6 +78,13 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
                 .filter(|cause| cause.kind == Some(Kind::Authentication))
             {
                 cause.hint = Some("check the user of the URL, and the password there or in PGPASSWORD".to_owned());
+            }
+            for cause in failure
+                .causes
+                .iter_mut()
+                .filter(|cause| cause.hint.as_deref() == Some("check `database.dbname`"))
+            {
+                cause.hint = Some("correct the database at the end of the URL".to_owned());
             }
             Error::failure("the database could not be looked at", failure)
         })?;

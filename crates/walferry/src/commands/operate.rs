@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use walferry_config::{Sanitizer, Submitted};
+use walferry_config::{FileError, Sanitizer, Submitted};
 use walferry_diagnosis::printed::one_line;
 use walferry_engine::{Diagnosis, Kind};
 
@@ -548,6 +548,9 @@ fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
     let refused =
         |why: String, hint: &str| failed(format!("{place} was not applied")).cause(why, Some(hint.to_owned()));
     let unreadable = |error: io::Error| match env::current_dir() {
+        _ if error.kind() == io::ErrorKind::IsADirectory => {
+            refused(format!("it cannot be read: {error}"), "name a file in that folder")
+        }
         Ok(here) if file.is_relative() && file != Path::new("-") => {
             let hint = format!("correct the path: it is relative to {}", here.display());
             refused(format!("it cannot be read: {error}"), &hint)
@@ -567,8 +570,18 @@ fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
             .read_to_string(&mut content)
             .map_err(unreadable)?;
     }
-    let (submitted, findings) =
-        Submitted::read(&content).map_err(|error| refused(format!("the file {error}"), error.hint()))?;
+    let (submitted, findings) = Submitted::read(&content).map_err(|error| {
+        let is = match error {
+            FileError::Json(..) | FileError::Properties(_) => "is ",
+            _ => "",
+        };
+        refused(format!("the file {is}{error}"), error.hint())
+    })?;
+    let sets = |property: &str| submitted.get(property).is_some();
+    if submitted.name.is_none() && !sets("connector.class") && !sets("topic.prefix") {
+        let hint = "correct the path: a connector file has a `name` and a `connector.class`";
+        return Err(refused("it is not a connector file".into(), hint));
+    }
     if findings.has_problems() {
         return Err(failed(format!("{place} was not applied")).because(findings.problems().cloned()));
     }
@@ -921,6 +934,32 @@ mod tests {
         );
         assert!(lines[5].contains("10000+ rows"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn for_programs_top_has_the_figures_of_the_table_the_worst_first() {
+        let data = json!({"version": "1", "now": "10:00", "resident_bytes": 5, "connectors": [
+            {"name": "a", "level": "good", "phase": "streaming", "ready": true, "lag_seconds": 0.2, "lag_bytes": 2048,
+             "totals": {"records": 7}, "in_flight": {"bytes": 10, "records": 1}, "reason": "Streaming.",
+             "curves": {"records_per_second": [1.0, 2.5]}},
+            {"name": "b", "level": "bad", "phase": "failed", "ready": false, "reason": "Failed."},
+        ]});
+        let shown = top_data(&data);
+        assert_eq!(shown["connectors"][0]["name"], "b");
+        let good = &shown["connectors"][1];
+        assert_eq!(
+            (&good["records_per_second"], &good["records"]),
+            (&json!(2.5), &json!(7))
+        );
+        assert_eq!(shown["resident_bytes"], 5);
+        // The first screen has the rate that the process has seen.
+        let text = top_text(&data, &mut Seen::new(), Instant::now(), false);
+        assert!(
+            text.lines()
+                .nth(3)
+                .is_some_and(|line| line.contains("  2  ") || line.contains("  3  ")),
+            "{text}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    env,
     io::ErrorKind,
     net::{TcpStream, ToSocketAddrs as _},
     time::Duration,
@@ -20,6 +21,7 @@ use crate::{
     error::Error,
     load::load,
     say::{self, say},
+    surrounded,
 };
 
 /// How long an address may take to accept a connection, or to refuse it.
@@ -45,6 +47,13 @@ struct Seen {
 
 /// Lists the members.
 pub(crate) fn workers(args: &WorkersArgs) -> Result<(), Error> {
+    if args.worker.is_none() && surrounded::worker(surrounded::variables(env::vars_os())).is_none() {
+        let hint = "name the worker file that the processes share, with --worker";
+        return Err(
+            Error::new(walferry_diagnosis::Kind::NothingToRun, "the workers cannot be listed")
+                .cause("no worker file was given", Some(hint.into())),
+        );
+    }
     let configuration = load(&ConnectorArgs {
         config: Vec::new(),
         worker: args.worker.clone(),
@@ -222,4 +231,53 @@ fn described(seen: &Seen) -> Json {
         "group": seen.group, "workers": workers.collect::<Vec<_>>(), "connectors": connectors.collect::<Vec<_>>(),
         "kafka_connect": seen.view.of_connect,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_kafka::connect::Places;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_is_gone_is_told_with_the_deputies_of_its_connectors() {
+        let of_shop = work_partition("shop");
+        let member = |id: &str, partitions: &[i32]| Member {
+            id: id.into(),
+            client_id: "c".into(),
+            host: "/h".into(),
+            address: Some(format!("http://{id}:1")),
+            shares: true,
+            places: Places {
+                leads: id == "a",
+                partitions: partitions.iter().copied().collect(),
+            },
+        };
+        let shop = Stated {
+            state: "RUNNING".into(),
+            worker: "b:1".into(),
+            at_ms: Some(1_795_996_800_000),
+        };
+        let mut seen = Seen {
+            group: "g".into(),
+            view: GroupView {
+                members: vec![member("a", &[]), member("b", &[of_shop])],
+                is_settled: true,
+                of_connect: Vec::new(),
+            },
+            connectors: BTreeMap::from([("shop".to_owned(), shop)]),
+            gone: BTreeSet::new(),
+        };
+        let told = described(&seen);
+        assert_eq!(told["workers"][1]["role"], "worker");
+        assert_eq!(told["connectors"][0]["since"], "2026-11-30T00:00:00.000Z");
+        assert_eq!(told["connectors"][0]["deputy"], Json::Null);
+        seen.gone.insert("http://b:1".to_owned());
+        let told = described(&seen);
+        assert_eq!(
+            (&told["workers"][0]["role"], &told["workers"][1]["role"]),
+            (&json!("leader"), &json!("gone"))
+        );
+        assert_eq!(told["connectors"][0]["deputy"], "http://a:1");
+    }
 }
