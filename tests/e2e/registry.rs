@@ -73,11 +73,11 @@ fn one_row(outbox: &Outbox, world: &World, table: &str) -> walferry_testkit::ser
 /// The same schemas through each interface: the second and third connector find what the first has registered.
 #[test]
 fn every_interface_gives_the_ids_that_records_carry() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     for (name, options) in [
-        ("avro_confluent", confluent(&registry)),
-        ("avro_apicurio2", apicurio(&registry, 2)),
-        ("avro_apicurio3", apicurio(&registry, 3)),
+        ("avro_confluent", confluent(registry)),
+        ("avro_apicurio2", apicurio(registry, 2)),
+        ("avro_apicurio3", apicurio(registry, 3)),
     ] {
         let outbox = Outbox::new(&world, name);
         outbox.database.sql().run("create table t (id int primary key, v text)");
@@ -183,7 +183,7 @@ fn check_asks_the_registry_and_reads_its_keystores() {
 /// The registry asks for the client's certificate. Certificates are in stores as Java's `keytool` makes them.
 #[test]
 fn stores_of_java_hold_the_certificates_for_the_registry() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let folder = walferry_testkit::servers::folder("stores");
     let (tls, authority) = server_tls(&folder);
     std::fs::write(folder.join("authority.pem"), authority).expect("the folder can be written");
@@ -208,7 +208,7 @@ fn stores_of_java_hold_the_certificates_for_the_registry() {
     }
     // Confluent's names of the options with one kind of store, and Apicurio's with the other.
     let of_confluent = |url: String, password: &str| {
-        let mut options = confluent(&registry);
+        let mut options = confluent(registry);
         options[1].1 = url;
         options.extend([
             ("schema.registry.ssl.truststore.location", store("trust.JKS")),
@@ -218,7 +218,7 @@ fn stores_of_java_hold_the_certificates_for_the_registry() {
         ]);
         options
     };
-    let mut of_apicurio = apicurio(&registry, 2);
+    let mut of_apicurio = apicurio(registry, 2);
     of_apicurio[1].1 = Proxy::with_tls(&registry.apicurio(2), tls.clone());
     of_apicurio.extend([
         (
@@ -247,7 +247,7 @@ fn stores_of_java_hold_the_certificates_for_the_registry() {
         outbox.database.sql().run("create table t (id int primary key)");
         let mut walferry = start(&outbox, &options);
         outbox.database.sql().run("insert into t values (1)");
-        registered_as(&registry, &outbox, &one_row(&outbox, &world, "t"));
+        registered_as(registry, &outbox, &one_row(&outbox, &world, "t"));
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     }
 
@@ -289,7 +289,7 @@ fn stores_of_java_hold_the_certificates_for_the_registry() {
 /// As manuals make certificates, and as hardening lists want keys and suites.
 #[test]
 fn a_registry_with_an_odd_certificate_is_reached() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let folder = walferry_testkit::servers::folder("odd_tls");
     let authority = Certificate::make(&Wish::authority("authority"), None);
     let trusted = folder.join("authority.pem");
@@ -315,13 +315,13 @@ fn a_registry_with_an_odd_certificate_is_reached() {
         let url = Proxy::with_tls(&registry.confluent(), own.server(&[], kind)).replace("127.0.0.1", "localhost");
         let outbox = Outbox::new(&world, &format!("odd_tls_{name}"));
         outbox.database.sql().run("create table t (id int primary key)");
-        let mut options = confluent(&registry);
+        let mut options = confluent(registry);
         options[1].1 = url;
         options.push(("schema.registry.ssl.truststore.location", trusted.display().to_string()));
         options.push(("schema.registry.ssl.truststore.type", "PEM".to_owned()));
         let mut walferry = start(&outbox, &options);
         outbox.database.sql().run("insert into t values (1)");
-        registered_as(&registry, &outbox, &one_row(&outbox, &world, "t"));
+        registered_as(registry, &outbox, &one_row(&outbox, &world, "t"));
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     }
 }
@@ -379,11 +379,11 @@ fn server_tls(folder: &Path) -> (TlsServer, String) {
 /// Somebody keeps the row type in a subject of its own and refers to it. Values are the same bytes.
 #[test]
 fn the_newest_version_may_refer_to_types_of_other_subjects() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let outbox = Outbox::new(&world, "avro_references");
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key, v text)");
-    let mut walferry = start(&outbox, &confluent(&registry));
+    let mut walferry = start(&outbox, &confluent(registry));
     sql.run("insert into t values (1, 'x')");
     let first = id(&one_row(&outbox, &world, "t").value);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
@@ -408,15 +408,15 @@ fn the_newest_version_may_refer_to_types_of_other_subjects() {
     assert_ne!(first, second);
 
     for (row, mut options, latest) in [
-        (2, confluent(&registry), ("use.latest.version", "auto.register.schemas")),
+        (2, confluent(registry), ("use.latest.version", "auto.register.schemas")),
         (
             3,
-            apicurio(&registry, 2),
+            apicurio(registry, 2),
             ("apicurio.registry.find-latest", "apicurio.registry.auto-register"),
         ),
         (
             4,
-            apicurio(&registry, 3),
+            apicurio(registry, 3),
             ("apicurio.registry.find-latest", "apicurio.registry.auto-register"),
         ),
     ] {
@@ -433,7 +433,7 @@ fn the_newest_version_may_refer_to_types_of_other_subjects() {
 /// Every kind of schema, in a registry that reads it: a schema that it cannot read is refused.
 #[test]
 fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_values() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let of = |class: &str, more: &[(&'static str, &str)]| {
         let mut options = vec![("", class.to_owned()), ("schema.registry.url", registry.confluent())];
         options.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
@@ -509,7 +509,7 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
 
 #[test]
 fn ext_json_carries_the_id_that_its_generation_of_apicurio_writes() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     for version in [2, 3] {
         let name = format!("ext_json_{version}");
         let outbox = Outbox::new(&world, &name);
@@ -772,11 +772,11 @@ fn an_incompatible_schema_stops_with_the_words_of_apicurios_third_interface() {
 }
 
 fn incompatible(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let mut walferry = start(&outbox, &options(&registry));
+    let mut walferry = start(&outbox, &options(registry));
     sql.run("insert into t values (1)");
     one_row(&outbox, &world, "t");
     let subject = format!("{}-value", topic(&outbox, "t"));
@@ -829,13 +829,13 @@ fn apicurios_third_interface_may_answer_slowly_or_with_500_as_well() {
 #[test]
 fn all_changes_of_new_tables_arrive_while_the_registry_answers_slowly() {
     const TABLES: usize = 8;
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let outbox = Outbox::new(&world, "avro_new_tables");
     let sql = outbox.database.sql();
     for table in 0..TABLES {
         sql.run(&format!("create table t{table} (id int primary key, v text)"));
     }
-    let mut options = apicurio(&registry, 2);
+    let mut options = apicurio(registry, 2);
     let url = options
         .iter_mut()
         .find(|(name, _)| name.ends_with(".url"))
@@ -864,11 +864,11 @@ fn all_changes_of_new_tables_arrive_while_the_registry_answers_slowly() {
 }
 
 fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let mut options = options(&registry);
+    let mut options = options(registry);
     let url = options
         .iter_mut()
         .find(|(name, _)| name.ends_with(".url"))
@@ -904,11 +904,11 @@ fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) 
 /// Its schema is known. The check of each minute gets 500 for it, and tables that are new go on.
 #[test]
 fn a_registry_that_answers_500_for_a_known_subject_holds_up_no_new_table() {
-    let (world, registry) = (world::shared(), Registry::start());
+    let (world, registry) = (world::shared(), world::registry());
     let outbox = Outbox::new(&world, "avro_known_ill");
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key); create table u (id int primary key)");
-    let mut options = confluent(&registry);
+    let mut options = confluent(registry);
     let url = options
         .iter_mut()
         .find(|(name, _)| name.ends_with(".url"))

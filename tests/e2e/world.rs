@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
-use walferry_testkit::servers::{Kafka, Postgres};
+use walferry_testkit::servers::{Kafka, Postgres, Registry};
 
 /// One Postgres and one Kafka.
 pub(crate) struct World {
@@ -25,6 +25,12 @@ impl World {
 pub(crate) fn shared() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(World::start)
+}
+
+/// The registry that many tests use at the same time, each with subjects of its own. Nobody stops it.
+pub(crate) fn registry() -> &'static Registry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    REGISTRY.get_or_init(Registry::start)
 }
 
 /// Servers that no other test uses meanwhile, for a test that stops them or counts what they hold. They are not the shared ones, so

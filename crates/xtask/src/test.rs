@@ -66,7 +66,7 @@ enum What {
     /// The page in Chromium, on a Walferry at work; needs node and npm, and root on Debian or chromium
     Page,
     /// What takes too long, or needs too much, for every change: all seeds of the simulation, all of `e2e` on Postgres 15 to 18, all of
-    /// `parity` beside Debezium, `examples`, `kerberos`, `systemd`, `watch` and `page`
+    /// `parity` beside Debezium, all random chains of `transforms`, `examples`, `kerberos`, `systemd`, `watch` and `page`
     Wide,
 }
 
@@ -93,7 +93,7 @@ impl What {
                 suite,
                 Self::Pure | Self::Deploy | Self::E2e | Self::Parity | Self::Transforms
             ),
-            Self::Wide => !matches!(suite, Self::Pure | Self::Deploy | Self::Transforms),
+            Self::Wide => !matches!(suite, Self::Pure | Self::Deploy),
             _ => self == suite,
         }
     }
@@ -111,7 +111,16 @@ impl What {
             Self::Systemd => &["systemd"],
             Self::Watch => &["watch"],
             Self::Page => &["page"],
-            Self::Wide => &["e2e", "parity", "examples", "kerberos", "systemd", "watch", "page"],
+            Self::Wide => &[
+                "e2e",
+                "parity",
+                "transforms",
+                "examples",
+                "kerberos",
+                "systemd",
+                "watch",
+                "page",
+            ],
         };
         Wanted {
             pure: self.has(Self::Pure),
@@ -146,7 +155,7 @@ impl Session<'_> {
             self.deploy();
         }
         // End-to-end tests mostly wait, and transforms only compute.
-        let transforms = has(What::Transforms).then(|| self.on_servers("transforms", |_| Ok(())));
+        let transforms = has(What::Transforms).then(|| self.transforms(wide));
         let mut e2e = Vec::new();
         if has(What::E2e) && wide {
             let majors = provide::postgres_versions();
@@ -288,6 +297,16 @@ impl Session<'_> {
                 command.env(TEST_THREADS, E2E_TESTS_AT_A_TIME);
             }
             command.args(filter);
+            Ok(())
+        })
+    }
+
+    /// A part of the random chains; all of them where `wide` asks for it.
+    fn transforms(&self, wide: bool) -> Ready {
+        self.on_servers("transforms", |command| {
+            if !wide && env::var_os(TRANSFORMS_PART).is_none() {
+                command.env(TRANSFORMS_PART, part_of_commit());
+            }
             Ok(())
         })
     }
@@ -434,6 +453,9 @@ fn part_of_commit() -> String {
 
 /// Which part of its seeds the engine's simulation runs: a number, of which the remainder counts.
 const SIMULATION_PART: &str = "WALFERRY_SIM_PART";
+
+/// Which part of the random chains `transforms` compares: a number, of which the remainder counts.
+const TRANSFORMS_PART: &str = "WALFERRY_TRANSFORMS_PART";
 
 /// The tests of what versions of Postgres differ in.
 const VERSIONS: &str = "versions::";
