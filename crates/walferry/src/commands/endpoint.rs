@@ -31,8 +31,10 @@ use crate::{
 
 pub(crate) use crate::commands::endpoint_error::EndpointError;
 
-/// How long the endpoint may take to answer.
-const LIMIT: Duration = Duration::from_secs(10);
+/// How long the endpoint may take to answer. Kafka Connect ends a request of its own after 90 s, and says so.
+const LIMIT: Duration = Duration::from_secs(95);
+/// How long the endpoint may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Where a process listens unless it is told otherwise.
 const DEFAULT: &str = "http://127.0.0.1:8083";
@@ -86,7 +88,7 @@ impl Endpoint {
             (None, Some(admin)) => format!("http://{admin}"),
             (None, None) => DEFAULT.to_owned(),
         };
-        let config = http::client(limit).build();
+        let config = http::client(limit).timeout_connect(Some(CONNECT)).build();
         let agent = if base.starts_with("https:") {
             tls(args)?.agent(config)
         } else if args.ca.is_some() || args.cert.is_some() {
