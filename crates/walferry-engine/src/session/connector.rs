@@ -256,11 +256,13 @@ where
             if self.wait_while_paused(target).await.ends_run() {
                 return Ok(());
             }
+            let was_deputy = self.settings.deputy.is_deputy();
             let Err(failure) = self.session(carried, target).await else {
                 // The session ended in order: the connector is to stop, or it was paused and is to continue.
                 continue;
             };
-            if self.settings.deputy.is_deputy() {
+            // Also if its process has become the owner meanwhile: what a deputy refuses to do is no failure of the owner, which begins anew.
+            if was_deputy {
                 self.wait_as_deputy(&failure, target).await;
                 continue;
             }

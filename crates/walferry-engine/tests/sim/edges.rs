@@ -77,6 +77,8 @@ pub(crate) struct State {
     pub(crate) loads_before_owned: Option<u64>,
     /// It becomes the owner just after so many loads, and this is told.
     pub(crate) owned_after_load: Option<(u64, tokio::sync::watch::Sender<bool>)>,
+    /// It becomes the owner when the next connection has failed, while that session ends.
+    pub(crate) owned_at_failure: Option<tokio::sync::watch::Sender<bool>>,
     /// The disk has no room at the moment.
     pub(crate) store_full: bool,
     pub(crate) writes: (usize, usize),
@@ -332,6 +334,9 @@ impl Stream for Edges {
             let mut state = self.lock();
             if let Some(meanwhile) = state.meanwhile.take() {
                 meanwhile(&mut state);
+            }
+            if let Some(told) = state.owned_at_failure.take() {
+                told.send_replace(false);
             }
             return Err(failure);
         }

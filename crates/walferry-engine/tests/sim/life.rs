@@ -538,6 +538,33 @@ fn a_deputy_delivers_and_stores_nothing_until_its_process_owns_the_connector() {
     });
 }
 
+/// What a deputy leaves to the owner, such as a blocking snapshot, ends its session for good. While that session ends, its process may become the owner.
+#[test]
+fn a_connector_whose_deputy_becomes_its_owner_while_it_gives_up_goes_on() {
+    block_on(async {
+        let edges = Edges::new(three());
+        edges.lock().units.truncate(1);
+        let is_stored = |state: &State, _: &Status| state.slot >= Some(Lsn(1008));
+        run(&edges, settings(), is_stored).await.expect("it ends in order");
+        let told = watch::Sender::new(true);
+        let deputy = ConnectorSettings {
+            deputy: DeputyRole::told_by(told.subscribe()),
+            ..settings()
+        };
+        {
+            let mut state = edges.lock();
+            (state.units, state.slot) = (three(), Some(Lsn(1008)));
+            state.offset.as_mut().expect("there is one").connect.lsn_proc = Some(1008);
+            let left = Failure::stop(Kind::ConnectorRunsElsewhere, "left to the owner", "wait");
+            state.connections.push_back((3, left));
+            state.owned_at_failure = Some(told);
+        }
+        let is_stored = |state: &State, _: &Status| state.slot >= Some(WAL_END);
+        run(&edges, deputy, is_stored).await.expect("it goes on as the owner");
+        assert_eq!(edges.lock().log.last(), all().last());
+    });
+}
+
 #[test]
 fn a_deputy_makes_no_slot_and_reads_no_existing_rows() {
     block_on_paused(async {
