@@ -376,35 +376,27 @@ fn connectors_of_a_worker_that_is_killed_ends_or_hangs_go_on_elsewhere() {
     assert!(snapshots <= names.len(), "{snapshots} snapshots: rows are read again");
 }
 
-/// Kills the worker that owns a connector, and returns whether its rows came while the brokers still said so. They may notice the kill first,
-/// where the machine is slow.
-fn is_run_by_a_deputy(cluster: &mut Cluster, name: &str, outbox: &Outbox, rows: std::ops::RangeInclusive<i64>) -> bool {
+/// Kills the worker that owns a connector, and inserts rows. The group does not notice the kill before they have come, so a deputy has delivered them.
+/// Returns all records once the next owner has stored them.
+#[track_caller]
+fn kill_and_await_the_deputy(
+    cluster: &mut Cluster,
+    name: &str,
+    outbox: &Outbox,
+    rows: std::ops::RangeInclusive<i64>,
+) -> Vec<Record> {
     let view = cluster.wait_until_spread(&[0, 1, 2]);
     let owner = view.owner(work_partition(name)).expect("somebody owns it").clone();
     let number = cluster.number_of(owner.address.as_deref());
+    let held = cluster.kafka.hold_member("walferry-walferry-test", &owner.id);
     cluster.workers[number].kill();
     outbox.insert("k", *rows.start(), *rows.end());
     outbox.wait_for_event(&cluster.kafka, *rows.end());
-    let is_still_owner = cluster
-        .view()
-        .is_some_and(|view| view.owner(work_partition(name)).is_some_and(|now| now.id == owner.id));
-    // The group gives the connector to another worker, which stores and confirms.
+    let view = wait_for("the members", || cluster.view());
+    let still = view.owner(work_partition(name)).map(|now| now.id.as_str());
+    assert_eq!(still, Some(owner.id.as_str()), "the group has given it away");
+    drop(held);
     outbox.wait_until_confirmed();
-    cluster.workers[number].start_again();
-    wait_for_turn(&mut cluster.workers[number]);
-    cluster.wait_until_spread(&[0, 1, 2]);
-    is_still_owner
-}
-
-/// So many kills show that there are deputies: one is enough, if the machine is not too slow.
-const KILLS: i64 = 5;
-
-/// Returns all records. So many rows were inserted before.
-#[track_caller]
-fn kill_until_a_deputy_is_seen(cluster: &mut Cluster, name: &str, outbox: &Outbox, before: i64) -> Vec<Record> {
-    let rows = |kill| before + 5 * kill + 1..=before + 5 * kill + 5;
-    let is_seen = (0..KILLS).any(|kill| is_run_by_a_deputy(cluster, name, outbox, rows(kill)));
-    assert!(is_seen, "the group noticed each kill first");
     cluster.kafka.read(&[outbox.topic("order")])
 }
 
@@ -420,12 +412,8 @@ fn a_killed_workers_connector_delivers_before_the_group_has_noticed() {
     outbox.insert("k", 6, 10);
     outbox.wait_for_event(&cluster.kafka, 10);
     outbox.wait_until_confirmed();
-    let records = kill_until_a_deputy_is_seen(&mut cluster, &name, &outbox, 10);
-    let last = records
-        .iter()
-        .filter_map(|record| record.value_text()?.parse().ok())
-        .max();
-    assert_runs(&records, &["k"], last.expect("there are rows"));
+    let records = kill_and_await_the_deputy(&mut cluster, &name, &outbox, 11..=15);
+    assert_runs(&records, &["k"], 15);
     let snapshots = cluster.workers.iter();
     let snapshots: usize = snapshots
         .map(|worker| worker.output().matches("reading existing rows").count())
@@ -448,12 +436,12 @@ fn a_killed_workers_exactly_once_connector_goes_on_early_and_repeats_nothing() {
     outbox.insert("k", 1, 5);
     outbox.wait_for_event(&cluster.kafka, 5);
     outbox.wait_until_confirmed();
-    let records = kill_until_a_deputy_is_seen(&mut cluster, &name, &outbox, 5);
+    let records = kill_and_await_the_deputy(&mut cluster, &name, &outbox, 6..=10);
     let values: Vec<i64> = records
         .iter()
         .filter_map(|record| record.value_text()?.parse().ok())
         .collect();
-    assert_eq!(values, (1..=values.len() as i64).collect::<Vec<_>>());
+    assert_eq!(values, (1..=10).collect::<Vec<_>>());
 }
 
 /// Something in between refuses connections to it, and it has lost Postgres: to the others it looks as if it were gone.

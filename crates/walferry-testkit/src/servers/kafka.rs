@@ -3,7 +3,7 @@
 use super::ports::free_port;
 use super::process::{PATIENCE, Process, wait_for, wait_while_it_grows};
 use super::records::{Extent, Follower, Reader, Record};
-use super::{Network, scratch, tools};
+use super::{HeldMember, Network, scratch, tools};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
@@ -518,6 +518,12 @@ impl Kafka {
             stop,
             thread: Some(thread),
         }
+    }
+
+    /// Sends heartbeats for a member of a consumer group, whatever its process does, so that the group does not notice that the process is gone.
+    #[track_caller]
+    pub fn hold_member(&self, group: &str, member: &str) -> HeldMember {
+        HeldMember::of(self.port, group, member)
     }
 
     /// Begins as a producer with this transactional id, so that any earlier one is fenced.
