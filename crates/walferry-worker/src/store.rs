@@ -449,8 +449,10 @@ impl OffsetStore for ConnectorStore {
                 ..
             }) => {
                 let (of, record, topic) = (of.clone(), record(offset), log.topic().to_owned());
+                // Noted here: the thread may come to it when the session has ended.
+                let session = of.transactions.session();
                 let commit = move || {
-                    of.transactions.commit(record)?;
+                    of.transactions.commit(record, session)?;
                     if let Some(note) = of.note.as_ref().filter(|_| !of.is_noted.load(Relaxed)) {
                         note.expect_offset(&topic)?;
                         of.is_noted.store(true, Relaxed);

@@ -13,13 +13,18 @@ use std::{
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use serde_json::json;
 use walferry_config::{Options, Worker};
-use walferry_engine::Kind;
+use walferry_engine::{
+    Disposition, Kind,
+    progress::Progress,
+    sink::{Acks, Sinks as _},
+    store::StoredOffset,
+};
 
 use super::{
     ConnectTopics, Membership, OffsetLog, OffsetRecord, Places, Share, Standing, StateLog, StatusKey, TopicWatch,
     WORK_PARTITIONS, group::since_boot, state_record, topic_record,
 };
-use crate::demo::DemoCluster;
+use crate::{Producers, Transactions, client::settings::ClientSettings, demo::DemoCluster};
 
 /// Longer than anything here takes on the slowest machine. Only a failing test waits so long.
 const LONG: Duration = Duration::from_secs(60);
@@ -308,4 +313,32 @@ fn records_of_others_are_noticed_and_nothing_is_when_nobody_writes() {
         assert!(!news.configurations);
         news.states
     });
+}
+
+/// When a session is given up, the thread that is to commit may not have come to it yet. The records of that session are aborted.
+#[test]
+fn an_offset_is_not_stored_when_its_session_has_ended_and_its_records_are_aborted() {
+    let cluster = DemoCluster::start(1).unwrap();
+    let log = OffsetLog::open(&topics(&cluster)).unwrap();
+    let settings = ClientSettings::new("c", &cluster.bootstrap_servers());
+    let transactions = Transactions::new(settings.clone(), log.clone(), "key".into(), "connect", "shop");
+    let record = |value: &str| OffsetRecord {
+        value: value.into(),
+        additions: None,
+    };
+    let beginning = transactions.session();
+    wait_for("the offset of the beginning to be stored", || {
+        transactions.commit(record("1"), beginning).is_ok()
+    });
+    let mut producers = Producers::new(settings).in_transactions(transactions.clone());
+    let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
+    let producer = producers.open(Acks::new(progress)).unwrap();
+    let session = transactions.session();
+    assert_eq!(session, beginning, "the producer belongs to it");
+    drop(producer);
+    let failure = transactions.commit(record("2"), session).unwrap_err();
+    assert_eq!(failure.disposition, Disposition::Replay, "{failure}");
+    assert_eq!(log.read("key").unwrap(), Some(record("1")));
+    transactions.commit(record("3"), transactions.session()).unwrap();
+    assert_eq!(log.read("key").unwrap(), Some(record("3")), "the next session");
 }

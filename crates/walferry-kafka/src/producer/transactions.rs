@@ -10,7 +10,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Acquire, Ordering::Release},
+        atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Release},
     },
     thread,
     time::{Duration, Instant},
@@ -52,8 +52,14 @@ struct Shared {
     is_open: AtomicBool,
     /// What was known of the topic when the last offset was sent.
     floors: Mutex<LeastOffsets>,
+    /// How many sessions have ended. It is changed under the lock of the state.
+    ended: AtomicU64,
     state: Mutex<State>,
 }
+
+/// The session that an offset belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionSession(u64);
 
 #[derive(Default)]
 struct State {
@@ -121,6 +127,7 @@ impl Transactions {
             id: format!("{group}-{connector}-0"),
             is_open: AtomicBool::new(false),
             floors: Mutex::default(),
+            ended: AtomicU64::new(0),
             state: Mutex::default(),
         }))
     }
@@ -269,6 +276,7 @@ impl Transactions {
             return;
         }
         self.0.is_open.store(false, Release);
+        self.0.ended.fetch_add(1, Release);
         state.attached = None;
         if matches!(state.step, Step::Open | Step::Lost)
             && let Err(error) = client.producer().abort_transaction(CALL)
@@ -361,13 +369,24 @@ impl Transactions {
         Ok(false)
     }
 
-    /// Commits what was sent, together with an offset. Without a producer, only the offset is stored. Blocks.
+    /// The session now, which ends when its producer is closed. An offset belongs to the one in which its writing was begun.
+    pub fn session(&self) -> TransactionSession {
+        TransactionSession(self.0.ended.load(Acquire))
+    }
+
+    /// Commits what was sent in a session, together with an offset. Before there is a producer, only the offset is stored. Blocks.
+    ///
+    /// A session that is given up waits for nobody, so a commit may come when its producer is closed, and its records are aborted. The offset that
+    /// covers them must not be stored then.
     ///
     /// # Errors
     /// The transaction is not committed, or nobody knows whether it is. A failure with [`Disposition::Replay`] means that the records
     /// must be sent again, by another producer.
-    pub fn commit(&self, record: OffsetRecord) -> Result<(), Failure> {
+    pub fn commit(&self, record: OffsetRecord, session: TransactionSession) -> Result<(), Failure> {
         let mut state = self.lock();
+        if session != self.session() {
+            return Err(self.replay("the session of the offset has ended".to_owned()));
+        }
         if state.attached.is_none() {
             self.0
                 .log
