@@ -745,3 +745,61 @@ fn a_reference_to_a_pipe_is_refused_at_once_and_another_connector_goes_on() {
     world.kafka.wait_for_records(&good.topic("order"), 2);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
+
+#[test]
+fn a_connector_for_which_a_worker_has_no_room_says_so_and_starts_when_there_is_some() {
+    let world = world::shared();
+    let worker = worker(world, "room", &["walferry.worker.in.flight.max.bytes=20000000"]);
+    let outboxes = ["room0", "room1"].map(|name| Outbox::new(world, name));
+    let put = |name: &str, config: serde_json::Map<String, Value>| {
+        let path = format!("/connectors/{name}/config");
+        worker.send("PUT", &path, &Value::Object(config)).expect("an answer")
+    };
+    let status = |name: &str| Some(worker.get(&format!("/connectors/{name}/status"))?.json());
+    assert_eq!(put("room0", outboxes[0].config()).status, 201);
+    wait_for("the first one to run", || {
+        (status("room0")?["tasks"][0]["state"] == "RUNNING" && outboxes[0].database.streams() > 0).then_some(())
+    });
+    // Each of them may have 16 MiB in flight.
+    assert_eq!(put("room1", outboxes[1].config()).status, 201);
+    let refused = wait_for("the second one to say what it waits for", || {
+        let status = status("room1")?;
+        let trace = status["tasks"][0]["trace"].as_str()?.to_owned();
+        (status["connector"]["state"] == "UNASSIGNED").then_some(trace)
+    });
+    for part in [
+        "no room",
+        "is 20000000",
+        "be 33554432",
+        "start one more worker",
+        "WF0718",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let ready = worker.get("/ready").expect("an answer");
+    assert!(ready.status == 503 && ready.body.contains("no room"), "{}", ready.body);
+    outboxes[0].insert("k", 1, 3);
+    assert_eq!(
+        world.kafka.wait_for_records(&outboxes[0].topic("order"), 3).len(),
+        3,
+        "the first one goes on"
+    );
+    let alone = put(
+        "room2",
+        outboxes[1].config_with([("walferry.in.flight.max.bytes", "20000001")]),
+    );
+    assert!(
+        alone.status == 400 && alone.body.contains("could never start"),
+        "{}",
+        alone.body
+    );
+
+    assert_eq!(
+        worker.ask("DELETE", "/connectors/room0").expect("an answer").status,
+        204
+    );
+    outboxes[1].insert("k", 1, 3);
+    wait_for("the second one to run", || {
+        (status("room1")?["tasks"][0]["state"] == "RUNNING" && outboxes[1].database.streams() > 0).then_some(())
+    });
+}

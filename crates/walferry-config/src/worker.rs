@@ -13,7 +13,7 @@ use crate::property::{Declaration, Group, Property, Support};
 use crate::provider::{Lookup, Providers, absolute_paths};
 use crate::reader::{Options, Reader};
 use crate::sanitize::quoted;
-use crate::value::{Value, ValueError};
+use crate::value::{ByteCount, Value, ValueError};
 use crate::{choices, properties};
 
 /// What all connectors of a process share. Its default is that of a process without a worker file.
@@ -62,6 +62,8 @@ pub struct Worker {
     pub status_storage: Options,
     /// `rest.*`, `listeners.https.*` and what else the REST API has.
     pub rest: RestSection,
+    /// `walferry.worker.in.flight.max.bytes`. `None`: connectors share what each may have in flight.
+    pub in_flight_max_bytes: Option<u64>,
     /// `walferry.otlp.*`. `None`: nothing is exported.
     pub otlp: Option<OtlpSection>,
 }
@@ -193,7 +195,7 @@ choices! {
 }
 
 const ALONE: Support = Support::Accepted {
-    why: "Walferry is a single worker and does not share work with others",
+    why: "workers of Walferry share connectors over a consumer group of their own, with time limits that suit it",
 };
 const NO_PLUGINS: Support = Support::Accepted {
     why: "converters and transforms are part of Walferry",
@@ -332,6 +334,11 @@ properties! {
     const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file").example("/etc/walferry/tokens")
         .text("A file with bearer tokens, one on a line, that open `/metrics`, `/slots` and `/ready` where users are asked for a password. \
                Instead of a token you may write `sha256:` and its 64 digits, too.");
+    const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.worker.in.flight.max.bytes").example("134217728")
+        .text("Number of bytes that all connectors of this worker together may have in flight. Each then has the whole of its \
+               `walferry.in.flight.max.bytes`, and the worker starts no more connectors than fit: one that does not fit is UNASSIGNED, says why, \
+               and starts as soon as another one has left room. If it is not set, every connector starts, and the connectors share what \
+               each may have. This property is Walferry's own.");
     const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are computed.").support(NO_JMX);
     const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
     const ADVERTISED_HOST: Property<Option<String>> = Property::new("rest.advertised.host.name").example("worker-1.example.com")
@@ -555,6 +562,7 @@ impl Worker {
             config_storage: options.below("config.storage."),
             offset_storage: options.below("offset.storage."),
             status_storage: options.below("status.storage."),
+            in_flight_max_bytes: reader.get(&IN_FLIGHT).map(ByteCount::get),
             otlp: OtlpSection::read(reader),
             rest: RestSection {
                 advertised_host: reader.get(&ADVERTISED_HOST),

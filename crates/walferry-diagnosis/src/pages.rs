@@ -709,6 +709,12 @@ kinds! {
         "A command such as `walferry pause` or `walferry apply` asked a running Walferry, or a worker of Kafka Connect, and it did not answer or refused \
          the request.",
         "Follow the hint. `walferry status` says whether the process answers, and `--url`, WALFERRY_URL or the file of contexts which process is asked.";
+    "WF0718" WorkerFull "worker_full" None,
+        "A worker has no room for a connector",
+        "`walferry.worker.in.flight.max.bytes` limits what all connectors of the worker together may have in flight. With this connector, it would be more. The message has the limit and \
+         the sum. The connector is UNASSIGNED, and the others are not touched.",
+        "The connector starts by itself as soon as another one has ended or has moved to another worker. Start one more worker, set the limit in the worker file to more, or \
+         `walferry.in.flight.max.bytes` of connectors to less.";
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
         "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \

@@ -23,6 +23,7 @@ pub mod moves;
 mod neighbours;
 pub mod pipeline_of;
 pub mod process;
+pub mod room;
 pub mod sinks;
 pub mod states;
 pub mod storage;

@@ -43,6 +43,7 @@ use crate::{
     assemble,
     beside::{self, SlotLooks, login::Login},
     loaded::Loaded,
+    room::{Place, Room},
     sinks,
     stores::Offsets,
     supervisor::RunBody,
@@ -182,8 +183,10 @@ pub struct RunSettings {
     pub load: Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
     /// Where the offset is stored.
     pub offsets: Offsets,
-    /// How many connectors share the memory in flight.
+    /// How many connectors share the memory in flight, unless each has its own of a room.
     pub share: watch::Sender<usize>,
+    /// The room for what the connectors of the process have in flight.
+    pub room: Room,
     /// Whether it is run by a deputy.
     pub deputy: DeputyRole,
     pub status: Arc<Status>,
@@ -244,12 +247,24 @@ impl RunSettings {
     /// Runs the connector once. Also returns what to say of a failure.
     fn run(&self, target: watch::Receiver<TargetState>) -> (String, Result<(), Failure>) {
         let name = &self.status.name;
-        let share = self.share.subscribe();
+        let share = match self.room.is_bounded() {
+            true => watch::Sender::new(1).subscribe(),
+            false => self.share.subscribe(),
+        };
         let Some(loaded) = self.loaded(target.clone()) else {
             info!("connector stopped while its configuration was being read");
             return (String::new(), Ok(()));
         };
-        let assembled = loaded.and_then(|loaded| {
+        let roomy = loaded.and_then(|loaded| Ok(self.take_room(&loaded, target.clone())?.map(|place| (loaded, place))));
+        let roomy = match roomy {
+            Ok(Some(roomy)) => Ok(roomy),
+            Ok(None) => {
+                info!("connector stopped while it waited for room");
+                return (String::new(), Ok(()));
+            }
+            Err(failure) => Err(failure),
+        };
+        let assembled = roomy.and_then(|(loaded, place)| {
             let task = match loaded.connector.relay {
                 Some(_) => {
                     let relay = assemble::relay(&loaded, &self.offsets, &share, self.status.clone())?;
@@ -260,11 +275,11 @@ impl RunSettings {
                     ConnectorTask::Stream(Box::new(connector))
                 }
             };
-            Ok((loaded, task))
+            Ok((loaded, task, place))
         });
         let told = target.clone();
         let (what, ended) = match assembled {
-            Ok((loaded, task)) => {
+            Ok((loaded, task, _place)) => {
                 let ended = match task {
                     ConnectorTask::Stream(connector) => self.live(&loaded, *connector, target),
                     ConnectorTask::Relay(relay) => self.relay(*relay, target),
@@ -281,6 +296,44 @@ impl RunSettings {
             Err(_) => {}
         }
         (what, ended)
+    }
+
+    /// Takes the room that the connector needs, or waits until there is some. `None` if the run is to end before that.
+    fn take_room(&self, loaded: &Loaded, mut target: watch::Receiver<TargetState>) -> Result<Option<Place>, Failure> {
+        let bytes = loaded.connector.streaming.in_flight_max_bytes;
+        let (mut changes, mut is_told) = (self.room.changes(), false);
+        loop {
+            let refused = match self.room.take(&self.status.name, bytes) {
+                Ok(place) => return Ok(Some(place)),
+                Err(refused) => refused,
+            };
+            if !std::mem::replace(&mut is_told, true) {
+                warn!(
+                    code = refused.code(),
+                    error = refused.for_log(),
+                    hint = refused.hint(),
+                    "the connector is not started"
+                );
+            }
+            self.status.set_phase(Phase::Waiting(refused));
+            let has_changed = async {
+                match &mut changes {
+                    // `self` has the sender, so this never fails.
+                    Some(changes) => drop(changes.changed().await),
+                    None => pending().await,
+                }
+            };
+            let is_to_end = runtime()?.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = target.wait_for(|target| target.ends_run()) => true,
+                    () = has_changed => false,
+                }
+            });
+            if is_to_end {
+                return Ok(None);
+            }
+        }
     }
 
     /// Resolves the configuration on its own thread, because a config provider may hang, for example on a file of a file server that is

@@ -52,8 +52,8 @@ use walferry_engine::{
 use walferry_kafka::connect::{StateRecords, StatusKey};
 
 use crate::{
-    active::ActiveTopics, beside::SlotLooks, duty::Duty, loaded::Loaded, process::ReportFailure, stores::Offsets,
-    supervisor::Supervisor,
+    active::ActiveTopics, beside::SlotLooks, duty::Duty, loaded::Loaded, process::ReportFailure, room::Room,
+    stores::Offsets, supervisor::Supervisor,
 };
 
 /// Pause before the book is written again.
@@ -82,6 +82,8 @@ pub(crate) struct Inner {
     commands: mpsc::UnboundedSender<ClerkCommand>,
     /// How many connectors share the memory in flight.
     pub share: watch::Sender<usize>,
+    /// The room for what they have in flight, if it is limited for all together.
+    pub room: Room,
 }
 
 /// A connector of this worker.
@@ -211,6 +213,7 @@ impl Herd {
         let (connectors, overwritten) = gather(beginning.loaded, entries, &others)?;
         let herd = Self(Arc::new(Inner {
             supervisor: Supervisor::default(),
+            room: Room::of(beginning.worker.in_flight_max_bytes),
             worker: beginning.worker,
             bootstrap_servers: beginning.bootstrap_servers,
             offsets: beginning.offsets,

@@ -153,7 +153,7 @@ impl Connector {
         reader.extend(check(&plugins));
         let (slot, publication) = slot::read(&mut reader);
         let (topics, heartbeat) = topics::read(&mut reader);
-        let (streaming, errors) = streaming::read(&mut reader);
+        let (streaming, errors) = streaming::read(&mut reader, worker);
         let mut connector = Self {
             name: connector_name(submitted, name, &mut reader),
             postgres: postgres::read(&mut reader),

@@ -10,6 +10,7 @@ use crate::name::TopicPart;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
 use crate::value::ByteCount;
+use crate::worker::Worker;
 use crate::{choices, properties};
 
 /// Streaming.
@@ -140,8 +141,9 @@ properties! {
         .text("How often the slot's `catalog_xmin` is read for `source.xmin`. With 0 it is never read, and `source.xmin` is null.");
     const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes").example("8388608")
         .text("Maximum number of bytes in flight between Postgres and Kafka. What does not fit waits in Postgres. The connectors of a \
-               process share it: with two connectors, each has half of its configured value. This property is Walferry's own. The default \
-               is 16777216 (16 MiB), or the value of `max.queue.size.in.bytes`.");
+               process share it: with two connectors, each has half of its configured value, unless the worker file has \
+               `walferry.worker.in.flight.max.bytes`. This property is Walferry's own. The default is 16777216 (16 MiB), or the value of \
+               `max.queue.size.in.bytes`.");
     const QUEUE_BYTES: Property<u64> = Property::new("max.queue.size.in.bytes").default("0")
         .text("Debezium's property for the same limit; 0 means that it is not set.");
     const QUEUE_SIZE: Property<u32> = Property::new("max.queue.size").default("8192")
@@ -213,7 +215,7 @@ pub(super) const GROUP: Group = Group {
 
 const DEFAULT_IN_FLIGHT: u64 = 16 * 1024 * 1024;
 
-pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) {
+pub(super) fn read(reader: &mut Reader<'_>, worker: &Worker) -> (StreamingSection, ErrorSection) {
     let xmin_interval = reader.get(&XMIN_INTERVAL);
     let queue_bytes = Some(reader.get(&QUEUE_BYTES)).filter(|bytes| *bytes > 0);
     let in_flight = reader.get(&IN_FLIGHT).map(ByteCount::get);
@@ -228,6 +230,18 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
         table_changes: reader.get(&TABLE_CHANGES),
         max_tables: (max_tables > 0).then_some((max_tables, action)),
     };
+    if let Some(most) = worker.in_flight_max_bytes
+        && streaming.in_flight_max_bytes > most
+    {
+        let message = format!(
+            "is {}, but all connectors of the worker together may have no more than {most} bytes in flight \
+             (`walferry.worker.in.flight.max.bytes`), so this connector could never start",
+            streaming.in_flight_max_bytes
+        );
+        reader
+            .problem(IN_FLIGHT.name(), message)
+            .hint("set it to less, or allow more in the worker file");
+    }
     if streaming.status_interval.is_zero() {
         reader
             .problem(STATUS_INTERVAL.name(), "must not be 0")

@@ -95,6 +95,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         load,
         offsets: herd.0.offsets.clone(),
         share: herd.0.share.clone(),
+        room: herd.0.room.clone(),
         deputy: herd.deputy_role(name),
         status: status.clone(),
         tell: match connector.origin {

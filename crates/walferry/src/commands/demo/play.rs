@@ -35,6 +35,7 @@ use walferry_worker::{
     beside::SlotLooks,
     loaded::Loaded,
     process::{self, BackgroundTasks, FailureOutput, RunSettings},
+    room::Room,
     stores::Offsets,
     supervisor::Supervisor,
 };
@@ -280,6 +281,7 @@ fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, BackgroundTasks) {
             topic: None,
         },
         share: watch::Sender::new(1),
+        room: Room::default(),
         status: status.clone(),
         tell: FailureOutput::Never,
     };
