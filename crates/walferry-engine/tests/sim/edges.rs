@@ -335,8 +335,8 @@ impl Stream for Edges {
             if let Some(meanwhile) = state.meanwhile.take() {
                 meanwhile(&mut state);
             }
-            if let Some(told) = state.owned_at_failure.take() {
-                told.send_replace(false);
+            if let Some(is_deputy) = state.owned_at_failure.take() {
+                is_deputy.send_replace(false);
             }
             return Err(failure);
         }

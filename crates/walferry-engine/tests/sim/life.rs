@@ -546,9 +546,9 @@ fn a_connector_whose_deputy_becomes_its_owner_while_it_gives_up_goes_on() {
         edges.lock().units.truncate(1);
         let is_stored = |state: &State, _: &Status| state.slot >= Some(Lsn(1008));
         run(&edges, settings(), is_stored).await.expect("it ends in order");
-        let told = watch::Sender::new(true);
+        let is_deputy = watch::Sender::new(true);
         let deputy = ConnectorSettings {
-            deputy: DeputyRole::told_by(told.subscribe()),
+            deputy: DeputyRole::told_by(is_deputy.subscribe()),
             ..settings()
         };
         {
@@ -557,7 +557,7 @@ fn a_connector_whose_deputy_becomes_its_owner_while_it_gives_up_goes_on() {
             state.offset.as_mut().expect("there is one").connect.lsn_proc = Some(1008);
             let left = Failure::stop(Kind::ConnectorRunsElsewhere, "left to the owner", "wait");
             state.connections.push_back((3, left));
-            state.owned_at_failure = Some(told);
+            state.owned_at_failure = Some(is_deputy);
         }
         let is_stored = |state: &State, _: &Status| state.slot >= Some(WAL_END);
         run(&edges, deputy, is_stored).await.expect("it goes on as the owner");
