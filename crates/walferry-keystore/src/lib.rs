@@ -8,6 +8,7 @@ mod jks;
 pub mod regular;
 mod rounds;
 mod sealed;
+mod sizes;
 pub mod tls;
 pub mod trust;
 
@@ -54,6 +55,9 @@ pub enum StoreError {
     /// Whoever made the file wants its password hashed so often that reading it would not end.
     #[error("wants its password hashed {0} times, and Java reads no file that wants more than {most}", most = rounds::MOST)]
     TooManyRounds(u64),
+    /// The key is larger than any in use: computing with it would not end.
+    #[error("contains a private key with longer numbers than any in use")]
+    HugeKey,
     /// A part of a store is encrypted in a way that is not known here, so that nobody can say how often the keys in it want their password hashed.
     #[error("has a part that is encrypted in a way that Walferry does not read ({0})")]
     UnknownCipher(String),
@@ -70,6 +74,7 @@ impl StoreError {
             Self::Mismatch(_) => "check that the key belongs to the first certificate: look at both with `openssl x509 -pubkey` and `openssl \
                                   pkey -pubout`"
                 .into(),
+            Self::HugeKey => "check where the file comes from".into(),
             Self::TooManyRounds(_) => "check where the file comes from; `openssl pkcs12 -export -iter 10000 …` makes one anew".into(),
             Self::NoCertificate | Self::NoKey => format!("list its contents: `keytool -list -keystore {file}`"),
             _ => format!(
@@ -168,6 +173,7 @@ pub fn identity_in(
                 .iter()
                 .map(|der| X509::from_der(der))
                 .collect::<Result<Vec<_>, _>>();
+            demand_usable(&entry.key)?;
             let key = PKey::private_key_from_der(&entry.key).map_err(|error| StoreError::BadKey(error.to_string()))?;
             make_identity(&chain.map_err(unreadable)?, &key)
         }
@@ -187,7 +193,7 @@ pub fn identity_in(
 /// When one of them cannot be read.
 pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<ClientIdentity, StoreError> {
     let chain = X509::stack_from_pem(chain).map_err(unreadable)?;
-    demand_readable(key)?;
+    demand_usable(key)?;
     // Without a password, OpenSSL's own callback would ask for one on the terminal. An empty password prevents that.
     let key = PKey::private_key_from_pem_passphrase(key, password.unwrap_or_default().as_bytes())
         .map_err(|error| StoreError::BadKey(error.to_string()))?;
@@ -199,7 +205,7 @@ pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<
 /// # Errors
 /// When it is no key, or has another password.
 pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
-    demand_readable(key)?;
+    demand_usable(key)?;
     let password = password.as_bytes();
     let read = || match is_pem(key) {
         true => PKey::private_key_from_pem_passphrase(key, password),
@@ -234,11 +240,24 @@ fn encrypted_keys(text: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
     keys.collect()
 }
 
-/// Refuses PEM and DER keys whose decryption would take too long.
-fn demand_readable(key: &[u8]) -> Result<(), StoreError> {
-    match is_pem(key) {
-        true => encrypted_keys(key)?.iter().try_for_each(|key| demand_few_rounds(key)),
-        false => demand_few_rounds(key),
+/// Refuses a key in PEM or DER that would take too long to be decrypted or computed with. To be called before OpenSSL reads the key.
+///
+/// # Errors
+/// It would.
+pub fn demand_usable(key: &[u8]) -> Result<(), StoreError> {
+    let is_huge = match is_pem(key) {
+        true => {
+            encrypted_keys(key)?.iter().try_for_each(|key| demand_few_rounds(key))?;
+            sizes::is_huge_in_pem(key)
+        }
+        false => {
+            demand_few_rounds(key)?;
+            sizes::is_huge(key)
+        }
+    };
+    match is_huge {
+        true => Err(StoreError::HugeKey),
+        false => Ok(()),
     }
 }
 
@@ -310,12 +329,19 @@ fn pkcs12(bytes: &[u8], password: Option<&str>) -> Result<openssl::pkcs12::Parse
     let store = Pkcs12::from_der(bytes).map_err(unreadable)?;
     // As OpenSSL has understood it.
     let der = store.to_der().map_err(unreadable)?;
+    if sizes::is_huge_in_store(&der) {
+        return Err(StoreError::HugeKey);
+    }
     let mut rounds = rounds::rounds(&der);
     for part in sealed::parts(&der) {
         let opened = part
             .open(password)
             .map_err(|sealed::Unknown(name)| StoreError::UnknownCipher(name))?;
-        rounds.add(rounds::rounds_of_keys(&opened.unwrap_or_default()));
+        let opened = opened.unwrap_or_default();
+        if sizes::is_huge_in_store(&opened) {
+            return Err(StoreError::HugeKey);
+        }
+        rounds.add(rounds::rounds_of_keys(&opened));
         if let Some(rounds) = rounds.too_many() {
             return Err(StoreError::TooManyRounds(rounds));
         }

@@ -17,11 +17,11 @@ use tokio::net::TcpStream;
 use tokio_openssl::SslStream;
 use walferry_config::Secret;
 use walferry_config::connector::{PostgresSection, SslMode, SslNegotiation};
-use walferry_keystore::StoreError;
 use walferry_keystore::tls::{
     CIPHERS, LENIENT, NoLists, RevocationLists, STRICT, identify, reasons, trust_unless_revoked,
 };
 use walferry_keystore::trust::{Refusal, Words, demand_name, demand_usage, judge, system_authorities};
+use walferry_keystore::{StoreError, demand_usable};
 
 use super::sslmode::{Verification, is_optional, verification};
 use crate::error::Error;
@@ -383,12 +383,14 @@ fn private_key(path: &Path, password: Option<&str>) -> Result<PKey<Private>, Err
             return Err(refuse(refused.to_owned()));
         };
         let decrypted = walferry_keystore::private_key(&bytes, password).map_err(|error| match error {
-            StoreError::OldCipher(_) => refuse(error.to_string()),
+            StoreError::OldCipher(_) | StoreError::HugeKey => refuse(error.to_string()),
             _ => refuse("`database.sslpassword` does not decrypt the key".to_owned()),
         })?;
         PKey::private_key_from_pkcs8(&decrypted).map_err(|_| refuse("it contains no private key".to_owned()))
     })
 }
+
+const UNUSABLE: &str = "it is larger than any key in use, or encrypted in a way that takes too long";
 
 fn plain_key(bytes: &[u8]) -> Result<PKey<Private>, &'static str> {
     if bytes.first() == Some(&DER_SEQUENCE) {
@@ -400,12 +402,14 @@ fn plain_key(bytes: &[u8]) -> Result<PKey<Private>, &'static str> {
         {
             return Err("it is PKCS#12, which is not supported");
         }
+        demand_usable(bytes).map_err(|_| UNUSABLE)?;
         return PKey::private_key_from_der(bytes).map_err(|_| "it is DER, but not an unencrypted private key");
     }
     let text = String::from_utf8_lossy(bytes);
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
         return Err("the key is encrypted");
     }
+    demand_usable(bytes).map_err(|_| UNUSABLE)?;
     // With a password, even an empty one, OpenSSL does not ask for one on the terminal.
     PKey::private_key_from_pem_passphrase(bytes, b"").map_err(|_| "it contains no private key")
 }
