@@ -16,6 +16,10 @@ const plain = (url, path, options = {}) => new Promise(done => {
 });
 const json = async (url, path) => JSON.parse((await plain(url, path)).body);
 
+/// What turns the direction of text, ends a line or shows nothing.
+const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
+const readable = name => name.replace(new RegExp(HIDDEN, "g"), hidden => "\\u" + hidden.charCodeAt(0).toString(16).padStart(4, "0"));
+
 /// Nothing that the page shows becomes markup or code, in any of its views and dialogs.
 async function namesRunNothing(page, url) {
   const foreign = [];
@@ -26,12 +30,13 @@ async function namesRunNothing(page, url) {
   assert.ok(names.length > 6, names.join());
   for (const name of names) {
     await page.evaluate(name => { location.hash = encodeURIComponent(name); }, name);
-    await page.waitForFunction(name => document.querySelector(".verdict h2")?.textContent === name, name);
+    await page.waitForFunction(name => document.querySelector(".verdict h2")?.textContent === name, readable(name));
     for (const action of ["Configuration …", "Offset …", "Notifications …", "Log …"]) {
       const answered = page.waitForResponse(answer => answer.url().includes("/connectors/"));
       await page.getByRole("button", {name: action, exact: true}).click();
       await page.getByRole("dialog").waitFor();
       await answered;
+      assert.doesNotMatch(await page.evaluate(() => document.title + document.body.innerText), HIDDEN, action + " of " + name);
       await page.keyboard.press("Escape");
       await page.getByRole("dialog").waitFor({state: "hidden"});
     }
@@ -90,6 +95,12 @@ const ATTEMPTS = {
     const link = document.createElement("link");
     Object.assign(link, {rel: "stylesheet", href: url + "/ui/data", onload: () => done(document.styleSheets.length ? "read" : "none"), onerror: () => done("none")});
     document.head.append(link);
+  }),
+  // It loads where the connector exists, and not where it does not, if pages of others may load it at all.
+  "a connector as an object": url => new Promise(done => {
+    const object = document.createElement("object");
+    Object.assign(object, {type: "text/plain", data: url + "/connectors/orders", onload: () => done("read"), onerror: () => done("none")});
+    document.body.append(object);
   }),
   "a frame of the page": url => new Promise(done => {
     const frame = document.createElement("iframe");
@@ -175,6 +186,7 @@ async function oddRequestsGetNothing(url) {
       assert.doesNotMatch(type, /html/, path);
     }
     assert.equal(headers["x-content-type-options"], "nosniff", path + " " + status);
+    assert.equal(headers["cross-origin-resource-policy"], "same-origin", path + " " + status);
     assert.equal(headers["access-control-allow-origin"], undefined, path);
     if (/data|history|logs/.test(path)) assert.equal(headers["cache-control"], "no-store", path);
   }

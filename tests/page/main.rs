@@ -203,7 +203,7 @@ fn whoever_names_something_or_has_a_page_of_their_own_gets_nothing_of_the_page()
         "constructor",
         "a/../b?c#d%2e%2e",
         "&lt;b&gt;&#x3c;script&#x3e;",
-        "x\u{202e}gnihton",
+        "x\u{202e}gnihton\u{2028}\u{200b}\u{2066}y",
     ];
     for (number, name) in names.into_iter().enumerate() {
         // Its failure repeats the text.

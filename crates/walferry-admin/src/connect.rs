@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value as Json;
+use walferry_diagnosis::printed;
 use walferry_engine::{
     Failure, Kind,
     status::{Phase, Status},
@@ -214,11 +215,28 @@ fn trace(failure: &Failure) -> String {
     text
 }
 
+/// A body in which nothing controls a terminal or ends a line: what does so is written as an escape, which is the same JSON. In a compact text, such
+/// characters are only in strings. `None`: it has no form in JSON.
+pub(crate) fn json_text(body: &impl Serialize) -> Option<String> {
+    let text = serde_json::to_string(body).ok()?;
+    Some(printed::lines(&text).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::to_string;
 
     use super::*;
+
+    #[test]
+    fn no_answer_controls_a_terminal_and_each_is_the_same_json() {
+        let told = "a\u{7f}\u{9b}2J\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{e0041}\u{1b}\r\n\"\\ü日";
+        let body = serde_json::json!({ told: [told, null] });
+        let text = json_text(&body).unwrap();
+        assert!(!text.contains(printed::is_control), "{text:?}");
+        assert!(text.contains("ü日"), "{text}");
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), body);
+    }
 
     #[test]
     fn status_has_connects_form() {

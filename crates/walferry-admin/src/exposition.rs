@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use walferry_diagnosis::printed;
 use walferry_telemetry::Metric;
 
 use crate::otlp::Points;
@@ -115,12 +116,13 @@ impl Samples<'_> {
     }
 }
 
-/// A label's value, escaped as the format requires.
+/// A label's value, escaped as the format requires. The format has no escape for what controls a terminal, or ends a line for a reader that knows
+/// Unicode, so that is written as in the log. Others choose names, and people look at metrics in a terminal.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
+        for c in printed::lines(self.0).chars() {
             match c {
                 '\\' => f.write_str("\\\\")?,
                 '"' => f.write_str("\\\"")?,
@@ -146,6 +148,7 @@ mod tests {
         out.metric(&LABELLED, |samples| {
             samples.add(&["x", "y"], 1);
             samples.add(&["quote\" back\\slash\nline", "ü}"], 0.5);
+            samples.add(&["\u{1b}]0;x\u{7}\r\u{9b}", "\u{2028}\u{202e}"], 2);
         });
         out.metric(&Metric::new(MetricType::Counter, "none_total", "Nothing."), |_| {});
         out.metric(&Metric::new(MetricType::Counter, "n_total", "All."), |samples| {
@@ -155,6 +158,7 @@ mod tests {
 # TYPE m gauge
 m{a="x",b="y"} 1
 m{a="quote\" back\\slash\nline",b="ü}"} 0.5
+m{a="\\u001b]0;x\\u0007\\r\\u009b",b="\\u2028\\u202e"} 2
 # HELP n_total All.
 # TYPE n_total counter
 n_total 18446744073709551615

@@ -9,7 +9,7 @@ use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -34,6 +34,9 @@ pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 
 /// The answer to a longer one.
 const TOO_LONG: &str = "The body is longer than 1 MiB.";
+
+/// Whether pages of others may load an answer as a part of theirs, such as an image. Whether that works would tell them which connectors there are.
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Maximum size of a request's header in bytes: its first line, and all names and values with their separators.
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
@@ -192,6 +195,7 @@ fn finished(mut response: Response, foreign: Option<String>, asks_first: bool, s
     let headers = response.headers_mut();
     // A browser is to take an answer for what it says it is: not for a script or a page, whatever text of others is in it.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     if let Some(origin) = foreign.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
@@ -232,6 +236,7 @@ fn standby_page(why: &str) -> Response {
             "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
         ),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (RESOURCE_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ];
     (StatusCode::SERVICE_UNAVAILABLE, headers, page).into_response()

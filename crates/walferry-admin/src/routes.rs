@@ -20,7 +20,7 @@ use walferry_engine::status::Phase;
 
 use crate::{
     Admin, BoundListener, ListenerTls, Resources,
-    connect::ErrorBody,
+    connect::{ErrorBody, json_text},
     data::Data,
     exposition,
     guard::{self, MayChange, Requester},
@@ -343,9 +343,9 @@ pub(crate) fn fresh(mut response: Response) -> Response {
 
 /// A body as Connect writes it: without a charset.
 pub(crate) fn json(code: StatusCode, body: &impl Serialize) -> Response {
-    match serde_json::to_vec(body) {
-        Ok(bytes) => (code, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
-        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR),
+    match json_text(body) {
+        Some(text) => (code, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        None => refused(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
@@ -356,7 +356,7 @@ pub(crate) fn refused(code: StatusCode) -> Response {
         error_code: code.as_u16(),
         message,
     };
-    let mut response = Response::new(Body::from(serde_json::to_vec(&error).unwrap_or_default()));
+    let mut response = Response::new(Body::from(json_text(&error).unwrap_or_default()));
     *response.status_mut() = code;
     response
 }

@@ -16,7 +16,11 @@ use walferry_engine::{
     status::{Action, Signal, Status, TableState},
 };
 
-use crate::{Admin, connect::ErrorBody, human};
+use crate::{
+    Admin,
+    connect::{ErrorBody, json_text},
+    human,
+};
 
 /// The body of a request.
 #[derive(Debug, Deserialize)]
@@ -299,6 +303,6 @@ fn refused(code: StatusCode, message: String) -> Response {
 }
 
 fn json(code: StatusCode, body: &impl Serialize) -> Response {
-    let bytes = serde_json::to_vec(body).unwrap_or_default();
-    (code, [(header::CONTENT_TYPE, "application/json")], bytes).into_response()
+    let text = json_text(body).unwrap_or_default();
+    (code, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }

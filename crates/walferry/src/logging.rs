@@ -156,17 +156,38 @@ impl Visit for PrintedVisitor<'_> {
 }
 
 /// A value of a field as `name=value` can hold it: in quotes unless it is one word, or was written with `{:?}` and so has quotes or brackets
-/// of its own.
+/// of its own. A name that only begins and ends like that is quoted: what is between may look like other fields.
 fn quoted(value: &str) -> Cow<'_, str> {
-    let is_bracketed = [('[', ']'), ('{', '}'), ('(', ')')]
-        .iter()
-        .any(|(open, close)| value.starts_with(*open) && value.ends_with(*close));
-    let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
     let is_word = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c == '"');
-    match is_word || is_quoted || is_bracketed || value.starts_with("Some(") {
+    match is_word || is_enclosed(value.strip_prefix("Some").unwrap_or(value)) {
         true => Cow::Borrowed(value),
         false => Cow::Owned(format!("{value:?}")),
     }
+}
+
+/// Whether the quote or the bracket with which a text begins ends where the text ends.
+fn is_enclosed(text: &str) -> bool {
+    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for (place, c) in text.char_indices() {
+        if place > 0 && depth == 0 && !is_text {
+            return false;
+        }
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_text => is_escaped = true,
+            '"' => is_text = !is_text,
+            '[' | '{' | '(' if !is_text => depth += 1,
+            ']' | '}' | ')' if !is_text => match depth.checked_sub(1) {
+                Some(outer) => depth = outer,
+                None => return false,
+            },
+            _ => {}
+        }
+        if depth == 0 && !is_text && !matches!(c, '"' | ']' | '}' | ')') {
+            return false;
+        }
+    }
+    depth == 0 && !is_text && !text.is_empty()
 }
 
 /// The filter that is in force, and what was changed of it.
@@ -394,9 +415,26 @@ mod tests {
             ("\"a b\"", "\"a b\""),
             ("[\"a b\", \"c\"]", "[\"a b\", \"c\"]"),
             ("Some(\"a b\")", "Some(\"a b\")"),
+            ("{a=[\"]\"], b=c d}", "{a=[\"]\"], b=c d}"),
             ("", "\"\""),
+            // Names that somebody has chosen.
+            ("\"a.b\" user=\"c\"", "\"\\\"a.b\\\" user=\\\"c\\\"\""),
+            ("[a] user=[b]", "\"[a] user=[b]\""),
+            ("{a} user={b}", "\"{a} user={b}\""),
+            ("Some(a) user=(b)", "\"Some(a) user=(b)\""),
+            ("Some( user=b", "\"Some( user=b\""),
+            ("] user=b [", "\"] user=b [\""),
         ] {
             assert_eq!(quoted(value), expected);
+        }
+        let parts = ["\"", "[", "]", "{", ")", "\\", "a", " user=b"];
+        for number in 0..parts.len().pow(5) {
+            let name: String = (0..5)
+                .map(|place| parts[number / parts.len().pow(place) % parts.len()])
+                .collect();
+            let shown = quoted(&name);
+            let ends_early = shown.match_indices(' ').any(|(place, _)| is_enclosed(&shown[..place]));
+            assert!(!ends_early, "{name} is shown as {shown}");
         }
     }
 

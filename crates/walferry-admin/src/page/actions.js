@@ -34,7 +34,7 @@ function openDialog(title, content, confirm) {
   return {form, said, act, isOpen: () => turn === opened && dialog().open};
 }
 function say(element, text, level) {
-  element.textContent = text;
+  element.textContent = readable(text);
   element.className = "said " + level;
 }
 
@@ -161,7 +161,7 @@ async function offsets(c) {
   const shown = h("pre", null, "…");
   openDialog("Stored offset of " + c.name, [shown, h("p", {class: "quiet small"}, "A stopped connector’s offset is changed with PATCH of this path of the REST API, or ",
     h("code", null, "walferry offsets"), ".")]);
-  shown.textContent = await request("GET", at(c.name, "/offsets")).then(body => JSON.stringify(body, null, 2), error => error.message);
+  shown.textContent = readable(await request("GET", at(c.name, "/offsets")).then(body => JSON.stringify(body, null, 2), error => error.message));
 }
 
 /// The latest notifications, the newest first, and new ones as they come.

@@ -33,15 +33,22 @@ const time = at => {
 };
 const plural = (n, word) => count(n) + " " + word + (n === 1 ? "" : "s");
 
+/// What ends a line, turns the direction of text or shows nothing, as the log has it: a name with such a character would look like another one, or turn
+/// the text around it.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+const escaped = unit => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0");
+const readable = text => text.replace(HIDDEN, hidden => hidden.split("").map(escaped).join(""));
+
 // ---- elements ---------------------------------------------------------------------------------------------------------
-/// An element; attributes that start with "on" are handlers. Text never becomes markup.
+/// An element; attributes that start with "on" are handlers. Text never becomes markup, and is readable.
 function h(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value == null || value === false) continue;
     if (name.startsWith("on")) element[name] = value; else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter(child => child != null && child !== false));
+  const shown = children.flat(Infinity).filter(child => child != null && child !== false);
+  element.append(...shown.map(child => typeof child === "string" ? readable(child) : child));
   return element;
 }
 /// Makes `old` like `fresh` without replacing what stays, so that focus, selection and scrolling stay too.

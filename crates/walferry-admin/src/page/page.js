@@ -45,10 +45,10 @@ function render() {
   else {
     main.push(verdict(c), ...details(c));
     const level = [...data.connectors].sort(byLevel)[0].level, sign = {good: "", note: "△ ", bad: "✕ "}[level];
-    document.title = sign + (several && level !== "good" ? summary(data.connectors) : c.name) + " – Walferry";
+    document.title = sign + readable(several && level !== "good" ? summary(data.connectors) : c.name) + " – Walferry";
     document.querySelector("link[rel=icon]").href = icon(level);
     const news = (several ? summary(data.connectors) + "; " : "") + c.name + ": " + PHASES[c.phase] + ", " + LEVELS[c.level];
-    if (news !== told) document.getElementById("news").textContent = told = news;
+    if (news !== told) document.getElementById("news").textContent = readable(told = news);
   }
   morphChildren(document.getElementById("main"), main.filter(Boolean));
 }

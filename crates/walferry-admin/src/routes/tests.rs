@@ -634,6 +634,10 @@ async fn a_process_that_waits_passes_connects_resources_on_and_answers_for_itsel
         assert!(whole.starts_with(&format!("http/1.0 {code}")), "{whole}");
         assert!(whole.contains(&format!("content-type: {kind}\r\n")), "{whole}");
         assert!(whole.contains("x-content-type-options: nosniff\r\n"), "{whole}");
+        assert!(
+            whole.contains("cross-origin-resource-policy: same-origin\r\n"),
+            "{whole}"
+        );
         for part in ["evil.example", "cookie", "allow-origin", "gzip"] {
             assert!(!whole.contains(part), "{part}: {whole}");
         }
