@@ -21,7 +21,7 @@ use walferry_kafka::connect::{GroupView, Member};
 
 use crate::neighbours::Sign;
 
-/// A member that is in the group so long after it was first missed has sent heartbeats since: a session lasts 6 s.
+/// A member that is in the group so long after it was first missed, while nothing moved, has sent heartbeats since: a session lasts 6 s.
 const LONGEST: Duration = Duration::from_secs(9);
 /// A process that was started in place of the one that is gone listens before it joins. After this time it has joined.
 const JOINS: Duration = Duration::from_secs(3);
@@ -41,6 +41,7 @@ pub(crate) struct Deputies {
 
 #[derive(Debug)]
 struct GoneMember {
+    /// Since when it is missed, or since when nothing has moved.
     since: Instant,
     /// Since when somebody listens at its address again.
     answers: Option<Instant>,
@@ -80,6 +81,10 @@ impl Deputies {
         }
         let present: BTreeMap<&str, &Member> = view.members.iter().map(|member| (member.id.as_str(), member)).collect();
         self.trusted.retain(|id| present.contains_key(id.as_str()));
+        if !view.is_settled {
+            // The brokers wait for a member that takes part in an assignment, and count its session from the end of that.
+            self.gone.values_mut().for_each(|gone| gone.since = now);
+        }
         let members = &self.members;
         let is_there = |id: &String, gone: &GoneMember| {
             let address = members.get(id).and_then(|member| member.address.as_ref());
@@ -327,6 +332,22 @@ mod tests {
         assert!(a.partitions().is_empty() && !a.miss_somebody());
         a.hear("http://c:1", Sign::Refuses, now + LONGEST);
         assert!(!a.miss_somebody());
+    }
+
+    #[test]
+    fn a_member_that_died_while_partitions_moved_is_missed_until_a_session_after_that() {
+        let now = Instant::now();
+        let (mut a, members) = without_c("http://a:1", now);
+        let at = |seconds| now + Duration::from_secs(seconds);
+        for (seconds, is_settled, expected) in [
+            (8, false, set([4])),
+            (10, false, set([4])),
+            (18, true, set([4])),
+            (20, true, set([])),
+        ] {
+            a.see(&view(&members, is_settled), at(seconds));
+            assert_eq!(a.partitions(), expected, "after {seconds} s");
+        }
     }
 
     #[test]
