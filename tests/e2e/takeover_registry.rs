@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use walferry_testkit::servers::{Connect, Database, Kafka, Record, converters_folder, wait_for};
+use walferry_testkit::servers::{Connect, Database, Kafka, Record, Registry, converters_folder, wait_for};
 use walferry_tests::avro::Schemas;
 
 use crate::{takeover, world};
@@ -122,7 +122,7 @@ fn told(records: &[Record], schemas: &mut Schemas<'_>, inserted: i32) -> Told {
 /// Debezium has registered the schemas of keys and values. Walferry goes on from its offset, with the same properties.
 #[track_caller]
 fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&str, &str)]) {
-    let (world, kafka, registry) = (world::shared(), Kafka::start(), world::registry());
+    let (world, kafka, registry) = (world::shared(), Kafka::start(), Registry::start());
     let url = registry.apicurio(2);
     let converter: Vec<_> = converter
         .iter()
@@ -166,7 +166,7 @@ fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&
     database.sql().run(
         "update c set v = '', n = null where id = 3; update av set n = 7 where id = 3; delete from c; delete from av",
     );
-    let mut schemas = Schemas::of(registry);
+    let mut schemas = Schemas::of(&registry);
     for (topic, by_java) in topics.iter().zip(&by_java) {
         // An insertion, an update, and three deletions with their tombstones.
         let records = kafka.wait_for_records(topic, by_java.len() + 8);
