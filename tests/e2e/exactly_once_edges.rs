@@ -257,6 +257,14 @@ fn an_offset_is_missed_in_a_topic_that_was_made_again() {
     assert!(failure.to_string().contains("deleted and created again"), "{failure}");
     assert_eq!(log.read("stays").expect("it is there"), record("3"));
     wait_until_written(log.write("stays", record("4"))).expect("it can be written");
+    // A broker makes it again with fewer partitions than the worker did.
+    world.kafka.grow_topic(topic, 25);
+    wait_until_written(log.write("stays", record("5"))).expect("more partitions are no other topic");
+    assert_eq!(log.read("stays").expect("it is there"), record("5"));
+    make_again();
+    let failure = wait_until_written(log.write("stays", record("6"))).expect_err("the topic is another one");
+    assert!(failure.to_string().contains("deleted and created again"), "{failure}");
+    assert_eq!(log.read("stays").expect("it is there"), record("6"));
     // A person decides.
     log.read("gone").expect_err("it is still missed");
     log.write_all_blocking([("gone".to_owned(), None)])

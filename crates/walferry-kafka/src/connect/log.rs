@@ -63,6 +63,8 @@ pub(crate) struct Floors {
     least: Mutex<Arc<HashMap<i32, i64>>>,
     /// A record got a lower one. Until the next reading.
     is_replaced: AtomicBool,
+    /// A record went to another partition than its key had: the topic has more partitions now, or another one has fewer.
+    is_in_doubt: AtomicBool,
 }
 
 impl Floors {
@@ -75,14 +77,22 @@ impl Floors {
         self.least.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A record got this offset. `floors`: what was known when it was sent. Returns whether it is in another topic than the one that was known.
-    pub(crate) fn written(&self, floors: &HashMap<i32, i64>, partition: i32, offset: i64) -> bool {
+    /// A record got this offset. `floors`: what was known when it was sent. `expected`: the partition that it belonged to then.
+    pub(crate) fn written(&self, floors: &HashMap<i32, i64>, expected: Option<i32>, partition: i32, offset: i64) {
         if floors.get(&partition).is_some_and(|&floor| offset < floor) {
             self.is_replaced.store(true, SeqCst);
-            return true;
+            return;
+        }
+        if expected.is_some_and(|expected| expected != partition) {
+            self.is_in_doubt.store(true, SeqCst);
         }
         self.raise(partition, offset + 1);
-        false
+    }
+
+    /// How many partitions there are at least.
+    fn partitions(&self) -> usize {
+        let last = self.lock().keys().max().copied();
+        last.and_then(|last| usize::try_from(last + 1).ok()).unwrap_or(0)
     }
 
     fn raise(&self, partition: i32, next: i64) {
@@ -101,6 +111,7 @@ impl Floors {
 
     fn forget(&self) {
         self.is_replaced.store(false, SeqCst);
+        self.is_in_doubt.store(false, SeqCst);
         *self.lock() = Arc::default();
     }
 }
@@ -148,6 +159,8 @@ struct Delivery {
     told: oneshot::Sender<Result<i32, Code>>,
     /// The least offset that the record can have, by partition.
     floors: Arc<HashMap<i32, i64>>,
+    /// The partition that it goes to, if the topic is as it was.
+    expected: Option<i32>,
 }
 /// What was sent, or why it was not.
 pub(super) type Sent = Result<oneshot::Receiver<Result<i32, Code>>, Failure>;
@@ -162,7 +175,8 @@ impl ProducerContext for Context {
             // No broker has named the record's offset (see `Reporter::unproven`), so it is written again.
             Ok(message) if message.offset() < 0 => Err(Code::NoOffset),
             Ok(message) => {
-                self.0.written(&delivery.floors, message.partition(), message.offset());
+                let Delivery { floors, expected, .. } = &*delivery;
+                self.0.written(floors, *expected, message.partition(), message.offset());
                 Ok(message.partition())
             }
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
@@ -436,6 +450,27 @@ impl Log {
         self.floors.is_replaced.load(SeqCst)
     }
 
+    /// Whether that cannot be told without a look at the topic.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.floors.is_in_doubt.load(SeqCst) && !self.is_replaced()
+    }
+
+    /// Sees whether a topic is in doubt with right. Blocks.
+    pub(super) fn resolve_doubt(&self) -> Result<bool, Failure> {
+        let is_replaced = self.has_shrunk(&mut self.lock_reader())?;
+        self.floors.is_in_doubt.store(false, SeqCst);
+        if is_replaced {
+            self.floors.is_replaced.store(true, SeqCst);
+        }
+        Ok(is_replaced)
+    }
+
+    /// The partition that a key belongs to in the topic as it was read.
+    pub(crate) fn expected(&self, key: &[u8]) -> Option<i32> {
+        let partitions = self.partitions();
+        (partitions > 0).then(|| super::offsets::partition_of(key, partitions))
+    }
+
     /// Sees whether the topic is still the one that was read. If it is not, the next reading begins at its beginning. Blocks.
     pub(super) fn look_for_replacement(&self) -> Result<bool, Failure> {
         let mut reader = self.lock_reader();
@@ -451,7 +486,8 @@ impl Log {
 
     /// Whether a partition ends before a record that was read. The brokers show all of them: a topic that is missing is none that was replaced.
     fn has_shrunk(&self, reader: &mut Reader) -> Result<bool, Failure> {
-        if reader.next.is_empty() {
+        let known = self.floors.partitions();
+        if known == 0 {
             return Ok(false);
         }
         let consumer = reader.open(|| self.consumer(COMMITTED))?;
@@ -461,6 +497,14 @@ impl Log {
         let partitions = described.map_or(&[][..], |topic| topic.partitions());
         if partitions.is_empty() {
             return Err(self.without_partitions());
+        }
+        if partitions.len() < known {
+            return Ok(true);
+        }
+        self.partitions
+            .store(i32::try_from(partitions.len()).unwrap_or(i32::MAX), SeqCst);
+        if reader.next.is_empty() {
+            return Ok(false);
         }
         let mut asked = TopicPartitionList::new();
         for partition in partitions {
@@ -684,8 +728,12 @@ impl Log {
             ));
         }
         let (told, delivered) = oneshot::channel();
-        let floors = self.floors.now();
-        let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(Delivery { told, floors })).key(&entry.key);
+        let delivery = Delivery {
+            told,
+            floors: self.floors.now(),
+            expected: partition.or_else(|| self.expected(&entry.key)),
+        };
+        let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(delivery)).key(&entry.key);
         if let Some(value) = &entry.value {
             record = record.payload(value);
         }

@@ -4,8 +4,10 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
+use tokio::sync::oneshot;
 use tracing::{debug, warn};
 use walferry_config::Worker;
 use walferry_engine::{Failure, Kind};
@@ -293,11 +295,41 @@ impl OffsetLog {
     }
 
     /// Fails if the topic is not the one any more that was read.
-    fn refuse_replaced(&self) -> Result<(), Failure> {
+    async fn refuse_replaced(&self) -> Result<(), Failure> {
+        if self.0.log.is_in_doubt() {
+            let (told, heard) = oneshot::channel();
+            let log = self.clone();
+            let _ = thread::Builder::new()
+                .name("offset-topic".into())
+                .spawn(move || told.send(log.0.log.resolve_doubt()));
+            // Without a thread, it stays in doubt until the next offset.
+            if let Ok(resolved) = heard.await {
+                resolved?;
+            }
+        }
         match self.0.log.is_replaced() {
             true => Err(self.replaced()),
             false => Ok(()),
         }
+    }
+
+    /// An offset of another producer is in the topic. `floors`: what was known when it was sent.
+    ///
+    /// # Errors
+    /// The topic is not the one any more that was read.
+    pub(crate) fn written(
+        &self,
+        floors: &HashMap<i32, i64>,
+        key: &str,
+        (partition, offset): (i32, i64),
+    ) -> Result<(), Failure> {
+        let log = &self.0.log;
+        log.floors()
+            .written(floors, log.expected(key.as_bytes()), partition, offset);
+        if log.is_replaced() || (log.is_in_doubt() && log.resolve_doubt()?) {
+            return Err(self.replaced());
+        }
+        Ok(())
     }
 
     pub(crate) fn replaced(&self) -> Failure {
@@ -412,7 +444,7 @@ impl OffsetLog {
         let delivered = self.0.log.send(&Self::entry(key, record.clone()))?;
         let partition = self.0.log.settled(delivered.await)?;
         self.keys().know(key.as_bytes(), record.is_some());
-        self.refuse_replaced()?;
+        self.refuse_replaced().await?;
         for (partition, sent) in self.remove_last(key, partition, record.as_ref()) {
             if let Ok(delivered) = sent {
                 self.outdated(key, partition, delivered.await);

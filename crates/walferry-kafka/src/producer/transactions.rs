@@ -147,10 +147,7 @@ impl Transactions {
     /// The topic is not the one any more that was read.
     pub(crate) fn offset_written(&self, partition: i32, offset: i64) -> Result<(), Failure> {
         let floors = Arc::clone(&self.floors());
-        match self.0.log.floors().written(&floors, partition, offset) {
-            true => Err(self.0.log.replaced()),
-            false => Ok(()),
-        }
+        self.0.log.written(&floors, &self.0.key, (partition, offset))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
