@@ -68,6 +68,8 @@ pub(crate) struct Round {
     /// How many tables have failed, or keep rows, and how many partitions could not be looked at. Each is logged once, and rests; the others
     /// go on.
     pub failed: u64,
+    /// Code of a table has changed settings of the session, which are not those that the next table is to have.
+    has_changed_session: bool,
 }
 
 /// Removes rows, over a connection of its own.
@@ -76,6 +78,8 @@ pub(crate) struct Cleaner {
     endpoint: Endpoint,
     slot: String,
     sql: Option<Sql>,
+    /// What is set in its session. See [`Sql::session_settings`].
+    session_settings: Option<String>,
     /// Waits to be confirmed.
     pending: Option<ConfirmationMark>,
     /// All rows with a lower transaction id are confirmed.
@@ -166,6 +170,17 @@ const RECOGNISE_AGAIN: Duration = Duration::from_secs(300);
 /// Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
 const SETTINGS: &str = "SET lock_timeout = '500ms'; SET statement_timeout = '30s'";
 
+/// As in [`SETTINGS`].
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The settings that [`Planning`] changes.
+const OF_PLANNING: [&str; 4] = [
+    "enable_sort",
+    "enable_nestloop",
+    "max_parallel_workers_per_gather",
+    "jit",
+];
+
 /// How the server plans statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Planning {
@@ -232,6 +247,7 @@ impl Cleaner {
             endpoint: Endpoint::new(connector.postgres.clone()),
             slot: connector.slot.name.to_string(),
             sql: None,
+            session_settings: None,
             pending: None,
             confirmed_xmin: None,
             bounds: TableBounds::new(&connector.publication.name),
@@ -319,7 +335,7 @@ impl Cleaner {
             }
             self.keep_bounds(run);
         }
-        self.sql = Some(sql);
+        self.sql = Some(sql).filter(|_| !round.has_changed_session);
         round.took = begun.elapsed();
         Ok(round)
     }
@@ -395,9 +411,11 @@ impl Cleaner {
             return Ok(sql);
         }
         self.forget_marks();
-        let sql = self.endpoint.sql(Purpose::Cleanup).await?;
+        let mut sql = self.endpoint.sql(Purpose::Cleanup).await?;
+        sql.limit_to(STATEMENT_TIMEOUT);
         sql.execute(DOING, SETTINGS).await?;
         self.planning = Planning::Usual;
+        self.session_settings = sql.session_settings(LOOKING, &OF_PLANNING).await?;
         let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
         let server = self.recognised(&sql).await?;
         if server.is_none() || self.server != server {
@@ -559,8 +577,9 @@ impl Cleaner {
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, range).await {
                 Ok(batch) => {
+                    round.has_changed_session = self.has_changed_session(sql, &table).await?;
                     self.removed(table, step_us, batch, round);
-                    if round.more {
+                    if round.more || round.has_changed_session {
                         break;
                     }
                 }
@@ -569,6 +588,22 @@ impl Cleaner {
             }
         }
         Ok(())
+    }
+
+    /// Whether code of a table that was just looked at has changed what the session began with.
+    async fn has_changed_session(&mut self, sql: &Sql, table: &str) -> Result<bool, Error> {
+        let has_changed = sql.session_settings(LOOKING, &OF_PLANNING).await? != self.session_settings;
+        if has_changed {
+            self.said.once(format!("{table} changes settings"), || {
+                tracing::warn!(
+                    table,
+                    hint = "look at the triggers of the table; set_config(…, true) sets something for the transaction only",
+                    "a trigger or a function of an outbox changes settings of the session that removes its rows: each time, Walferry connects \
+                     anew"
+                );
+            });
+        }
+        Ok(has_changed)
     }
 
     /// Drops a partition of a table, if the time of one is over. Returns whether one was dropped. If not, rows have their turn.

@@ -331,6 +331,37 @@ impl Sql {
         }
     }
 
+    /// From now on, waits no longer than this for a statement. The server's own limit may be turned off by a trigger, or end nothing: a function can
+    /// catch it.
+    pub fn limit_to(&mut self, statement_timeout: Duration) {
+        let limit = statement_timeout + GRACE;
+        self.limit = Some(self.limit.map_or(limit, |own| own.min(limit)));
+    }
+
+    /// What was set in this session, and the role that it has, as one text. Triggers and functions of tables run in the session, and what they set
+    /// would stay for statements about other tables. `None` behind a pooler, where nothing is set for a session. The settings with these names do
+    /// not count.
+    ///
+    /// # Errors
+    /// The statement failed, or the connection was lost.
+    pub async fn session_settings(&self, doing: &'static str, without: &[&str]) -> Result<Option<String>, Error> {
+        if !self.pinned.has_session() {
+            return Ok(None);
+        }
+        let without: Vec<String> = without.iter().map(|name| literal(name)).collect();
+        // The first statement finds what it needs whatever the path is.
+        let texts = format!(
+            "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '{}', false);
+             SELECT session_user::text || ' ' || current_user::text || ' ' || coalesce((SELECT string_agg(name || '=' || setting, ' ' ORDER BY name)
+               FROM pg_settings WHERE source = 'session' AND name NOT IN ({})), '')",
+            pinned::PATH,
+            without.join(", ")
+        );
+        let rows = self.texts(doing, &texts).await?;
+        let values = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());
+        Ok(Some(values.collect::<Vec<_>>().join(" ")))
+    }
+
     /// Closes the connection of a silent server, and returns the error.
     pub(crate) fn fell_silent(&self, doing: &'static str, limit: Duration) -> Error {
         self.connection.abort();
