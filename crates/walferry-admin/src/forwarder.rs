@@ -126,6 +126,8 @@ pub enum Answerer {
     Leader,
     /// The one that runs this connector.
     Owner(String),
+    /// The one that others reach at this URL.
+    Worker(String),
 }
 
 /// Where a request is answered.

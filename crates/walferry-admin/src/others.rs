@@ -79,10 +79,7 @@ pub(crate) async fn others(
     let group = forwarder.group(&names);
     let mut asked = Vec::new();
     for worker in group.iter().filter(|worker| !worker.is_own) {
-        // Whoever has no connector has nothing to say.
-        let Some(name) = worker.connectors.first() else {
-            continue;
-        };
+        // Also one that owns no connector: it may be a deputy.
         if !app.asked.with(|asked| asked.insert(worker.address.clone())) {
             continue;
         }
@@ -97,7 +94,7 @@ pub(crate) async fn others(
             body: Vec::new(),
             needs_tls: base.0.starts_with("https:") && login.is_some(),
         };
-        let sent = forwarder.forward(request, &Answerer::Owner(name.clone()));
+        let sent = forwarder.forward(request, &Answerer::Worker(worker.address.clone()));
         let (reply, replied) = oneshot::channel();
         let (app, address) = (app.clone(), worker.address.clone());
         // It goes on if nobody waits any more: only then is the worker asked again.

@@ -76,6 +76,11 @@ impl Members {
         let member = match to {
             Answerer::Leader => view.leader(),
             Answerer::Owner(name) => view.owner(work_partition(name)),
+            // Only addresses of members are asked.
+            Answerer::Worker(address) => view
+                .members
+                .iter()
+                .find(|member| member.address.as_ref() == Some(address)),
         };
         member?.address.clone().filter(|url| url != own)
     }
@@ -204,6 +209,7 @@ impl Forwarder for OtherWorkers {
             match to {
                 Answerer::Leader => duty.leads,
                 Answerer::Owner(name) => duty.has(name),
+                Answerer::Worker(address) => *address == self.inner.own,
             }
         };
         match members.url(to, &self.inner.own) {
