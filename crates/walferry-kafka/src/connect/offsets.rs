@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 use walferry_config::Worker;
-use walferry_engine::{Failure, Kind};
+use walferry_engine::{Disposition, Failure, Kind};
 use walferry_record::java::json::quoted;
 
 use super::{
@@ -332,13 +332,16 @@ impl OffsetLog {
         Ok(())
     }
 
-    pub(crate) fn replaced(&self) -> Failure {
-        Failure::retry(
+    /// The session ends: only the next one reads the topic again.
+    fn replaced(&self) -> Failure {
+        Failure::new(
+            Disposition::Replay,
             Kind::ConnectTopic,
             format!(
                 "topic {} was deleted and created again, or has lost records; the offset is read again",
                 self.topic()
             ),
+            None,
         )
     }
 
