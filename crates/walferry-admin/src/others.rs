@@ -202,14 +202,14 @@ fn elsewhere(
         && let Some(listed) = listed(&one)
     {
         // Another version may have other parts, which this page does not know.
-        let mut shown = match (is_same_version, one) {
+        let mut row = match (is_same_version, one) {
             (true, Json::Object(all)) => all,
             _ => Map::from_iter([("partial".to_owned(), json!(true))]),
         };
-        shown.extend(listed);
-        shown.insert("name".into(), json!(name));
-        shown.insert("worker".into(), json!(address));
-        return Json::Object(shown);
+        row.extend(listed);
+        row.insert("name".into(), json!(name));
+        row.insert("worker".into(), json!(address));
+        return Json::Object(row);
     }
     let state = record
         .and_then(|record| record["state"].as_str())
@@ -290,15 +290,15 @@ mod tests {
     #[test]
     fn a_connector_of_another_worker_is_shown_as_that_one_sees_it() {
         let owner = worker("http://b:1", &["orders"]);
-        let shown = elsewhere("orders", Some(&owner), None, &said("1", &[one("orders", "bad")]), "1");
+        let row = elsewhere("orders", Some(&owner), None, &said("1", &[one("orders", "bad")]), "1");
         assert_eq!(
-            (&shown["worker"], &shown["level"], &shown["lag_seconds"]),
+            (&row["worker"], &row["level"], &row["lag_seconds"]),
             (&json!("http://b:1"), &json!("bad"), &json!(1.5))
         );
-        assert!(shown["topics"].is_array(), "the whole page is there: {shown}");
+        assert!(row["topics"].is_array(), "the whole page is there: {row}");
         // Another version: only what the list shows.
-        let shown = elsewhere("orders", Some(&owner), None, &said("2", &[one("orders", "bad")]), "1");
-        assert_eq!((&shown["partial"], &shown["topics"]), (&json!(true), &Json::Null));
+        let row = elsewhere("orders", Some(&owner), None, &said("2", &[one("orders", "bad")]), "1");
+        assert_eq!((&row["partial"], &row["topics"]), (&json!(true), &Json::Null));
     }
 
     #[test]
@@ -311,13 +311,13 @@ mod tests {
             Err("it has not answered within 3 s".to_owned()),
         )]);
         for said in [said("1", &hostile), silent, BTreeMap::new()] {
-            let shown = elsewhere("orders", Some(&owner), Some(&failed), &said, "1");
+            let row = elsewhere("orders", Some(&owner), Some(&failed), &said, "1");
             assert_eq!(
-                (&shown["level"], &shown["phase"]),
+                (&row["level"], &row["phase"]),
                 (&json!("bad"), &json!("failed")),
-                "{shown}"
+                "{row}"
             );
-            assert!(shown["reason"].as_str().unwrap().contains("it broke"), "{shown}");
+            assert!(row["reason"].as_str().unwrap().contains("it broke"), "{row}");
         }
         let moving = elsewhere("orders", None, None, &BTreeMap::new(), "1");
         assert!(moving["reason"].as_str().unwrap().contains("it moves"), "{moving}");

@@ -53,12 +53,12 @@ pub struct Log {
     begun: AtomicU64,
     /// How many partitions the topic had at the last reading.
     partitions: AtomicI32,
-    floors: Arc<Floors>,
+    lower_bounds: Arc<LowerBounds>,
 }
 
 /// What tells a topic that was deleted and created again, while this process ran, from the one that it knows: offsets begin again.
 #[derive(Default)]
-pub(crate) struct Floors {
+pub(crate) struct LowerBounds {
     /// The least offset that a new record can have, by partition.
     least: Mutex<Arc<HashMap<i32, i64>>>,
     /// A record got a lower one. Until the next reading.
@@ -67,7 +67,7 @@ pub(crate) struct Floors {
     is_in_doubt: AtomicBool,
 }
 
-impl Floors {
+impl LowerBounds {
     /// The least offsets of records that are sent from now on.
     pub(crate) fn now(&self) -> Arc<HashMap<i32, i64>> {
         Arc::clone(&self.lock())
@@ -77,9 +77,12 @@ impl Floors {
         self.least.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A record got this offset. `floors`: what was known when it was sent. `expected`: the partition that it belonged to then.
-    pub(crate) fn written(&self, floors: &HashMap<i32, i64>, expected: Option<i32>, partition: i32, offset: i64) {
-        if floors.get(&partition).is_some_and(|&floor| offset < floor) {
+    /// A record got this offset. `lower_bounds`: what was known when it was sent. `expected`: the partition that it belonged to then.
+    pub(crate) fn written(&self, lower_bounds: &HashMap<i32, i64>, expected: Option<i32>, partition: i32, offset: i64) {
+        if lower_bounds
+            .get(&partition)
+            .is_some_and(|&lower_bound| offset < lower_bound)
+        {
             self.is_replaced.store(true, SeqCst);
             return;
         }
@@ -150,7 +153,7 @@ pub(super) struct LogRecord {
     pub(super) at_ms: Option<i64>,
 }
 
-struct Context(Arc<Floors>);
+struct Context(Arc<LowerBounds>);
 
 impl ClientContext for Context {}
 
@@ -158,7 +161,7 @@ impl ClientContext for Context {}
 struct Delivery {
     told: oneshot::Sender<Result<i32, Code>>,
     /// The least offset that the record can have, by partition.
-    floors: Arc<HashMap<i32, i64>>,
+    lower_bounds: Arc<HashMap<i32, i64>>,
     /// The partition that it goes to, if the topic is as it was.
     expected: Option<i32>,
 }
@@ -175,8 +178,11 @@ impl ProducerContext for Context {
             // No broker has named the record's offset (see `Reporter::unproven`), so it is written again.
             Ok(message) if message.offset() < 0 => Err(Code::NoOffset),
             Ok(message) => {
-                let Delivery { floors, expected, .. } = &*delivery;
-                self.0.written(floors, *expected, message.partition(), message.offset());
+                let Delivery {
+                    lower_bounds, expected, ..
+                } = &*delivery;
+                self.0
+                    .written(lower_bounds, *expected, message.partition(), message.offset());
                 Ok(message.partition())
             }
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
@@ -407,9 +413,9 @@ impl Log {
         ] {
             config.set(name, value);
         }
-        let floors = Arc::<Floors>::default();
+        let lower_bounds = Arc::<LowerBounds>::default();
         let producer: ThreadedProducer<Context> = config
-            .create_with_context(Context(Arc::clone(&floors)))
+            .create_with_context(Context(Arc::clone(&lower_bounds)))
             .map_err(|error| failure::of_settings(&error))?;
         let producer = LoggedIn::new(producer, client);
         producer.ready()?;
@@ -424,7 +430,7 @@ impl Log {
             reader: Mutex::default(),
             begun: AtomicU64::new(0),
             partitions: AtomicI32::new(0),
-            floors,
+            lower_bounds,
         })
     }
 
@@ -441,26 +447,26 @@ impl Log {
         self.partitions.load(SeqCst)
     }
 
-    pub(crate) fn floors(&self) -> Arc<Floors> {
-        Arc::clone(&self.floors)
+    pub(crate) fn lower_bounds(&self) -> Arc<LowerBounds> {
+        Arc::clone(&self.lower_bounds)
     }
 
     /// Whether a record that was written is in another topic than the one that was read.
     pub(super) fn is_replaced(&self) -> bool {
-        self.floors.is_replaced.load(SeqCst)
+        self.lower_bounds.is_replaced.load(SeqCst)
     }
 
     /// Whether that cannot be told without a look at the topic.
     pub(super) fn is_in_doubt(&self) -> bool {
-        self.floors.is_in_doubt.load(SeqCst) && !self.is_replaced()
+        self.lower_bounds.is_in_doubt.load(SeqCst) && !self.is_replaced()
     }
 
     /// Sees whether a topic is in doubt with right. Blocks.
     pub(super) fn resolve_doubt(&self) -> Result<bool, Failure> {
         let is_replaced = self.has_shrunk(&mut self.lock_reader())?;
-        self.floors.is_in_doubt.store(false, SeqCst);
+        self.lower_bounds.is_in_doubt.store(false, SeqCst);
         if is_replaced {
-            self.floors.is_replaced.store(true, SeqCst);
+            self.lower_bounds.is_replaced.store(true, SeqCst);
         }
         Ok(is_replaced)
     }
@@ -468,7 +474,7 @@ impl Log {
     /// The partition that a key belongs to in the topic as it was read.
     pub(crate) fn expected(&self, key: &[u8]) -> Option<i32> {
         let partitions = self.partitions();
-        (partitions > 0).then(|| super::offsets::partition_of(key, partitions))
+        (partitions > 0).then(|| super::partition::partition_of(key, partitions))
     }
 
     /// Sees whether the topic is still the one that was read. If it is not, the next reading begins at its beginning. Blocks.
@@ -479,14 +485,14 @@ impl Log {
             reader.next.clear();
             // Whoever waits for the reader reads again.
             reader.complete = 0;
-            self.floors.forget();
+            self.lower_bounds.forget();
         }
         Ok(is_replaced)
     }
 
     /// Whether a partition ends before a record that was read. The brokers show all of them: a topic that is missing is none that was replaced.
     fn has_shrunk(&self, reader: &mut Reader) -> Result<bool, Failure> {
-        let known = self.floors.partitions();
+        let known = self.lower_bounds.partitions();
         if known == 0 {
             return Ok(false);
         }
@@ -553,7 +559,7 @@ impl Log {
         // Fetch nothing until the next reading.
         let _ = consumer.unassign();
         read?;
-        self.floors.read(&reader.next);
+        self.lower_bounds.read(&reader.next);
         reader.complete = number;
         Ok(())
     }
@@ -730,7 +736,7 @@ impl Log {
         let (told, delivered) = oneshot::channel();
         let delivery = Delivery {
             told,
-            floors: self.floors.now(),
+            lower_bounds: self.lower_bounds.now(),
             expected: partition.or_else(|| self.expected(&entry.key)),
         };
         let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(delivery)).key(&entry.key);

@@ -41,7 +41,7 @@ use super::{
     contact::{Contact, STATISTICS_MS, UNSEEN},
     group::{Clock, GroupErrors, StallWatch, since_boot},
     members::{GroupReader, GroupView, work_topic},
-    offsets::partition_of,
+    partition::partition_of,
     places::Places,
 };
 use crate::{auth::tokens::LoggedIn, failure, native};

@@ -10,6 +10,7 @@ mod log;
 mod members;
 mod membership;
 mod offsets;
+mod partition;
 mod places;
 mod states;
 mod status_key;

@@ -51,7 +51,7 @@ struct Shared {
     /// Whether records may be sent: there is a transaction.
     is_open: AtomicBool,
     /// What was known of the topic when the last offset was sent.
-    floors: Mutex<LeastOffsets>,
+    lower_bounds: Mutex<LeastOffsets>,
     /// How many sessions have ended. It is changed under the lock of the state.
     ended: AtomicU64,
     state: Mutex<State>,
@@ -126,7 +126,7 @@ impl Transactions {
             key,
             id: format!("{group}-{connector}-0"),
             is_open: AtomicBool::new(false),
-            floors: Mutex::default(),
+            lower_bounds: Mutex::default(),
             ended: AtomicU64::new(0),
             state: Mutex::default(),
         }))
@@ -137,8 +137,8 @@ impl Transactions {
         &self.0.id
     }
 
-    fn floors(&self) -> MutexGuard<'_, LeastOffsets> {
-        self.0.floors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lower_bounds(&self) -> MutexGuard<'_, LeastOffsets> {
+        self.0.lower_bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The offset of a transaction is in the topic.
@@ -146,8 +146,8 @@ impl Transactions {
     /// # Errors
     /// The topic is not the one any more that was read.
     pub(crate) fn offset_written(&self, partition: i32, offset: i64) -> Result<(), Failure> {
-        let floors = Arc::clone(&self.floors());
-        self.0.log.written(&floors, &self.0.key, (partition, offset))
+        let lower_bounds = Arc::clone(&self.lower_bounds());
+        self.0.log.written(&lower_bounds, &self.0.key, (partition, offset))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -438,7 +438,7 @@ impl Transactions {
                 position: &"",
             },
         };
-        *self.floors() = self.0.log.floors().now();
+        *self.lower_bounds() = self.0.log.lower_bounds().now();
         loop {
             match attached
                 .client
