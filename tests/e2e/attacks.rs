@@ -307,6 +307,58 @@ fn triggers_of_an_outbox_get_no_further_than_the_connectors_role() {
     drop_slot(sql, name);
 }
 
+/// Triggers run in the session in which rows of all outboxes are removed. What one sets there does not last.
+#[test]
+fn what_a_trigger_sets_in_the_session_holds_up_no_other_outbox() {
+    let name = "attack_session";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    let columns = "id bigserial primary key, aggregatetype text not null default 'attack', aggregateid text not null default 'k', type text not null \
+                   default 'Created', payload text not null default '{}', created_at timestamptz not null default clock_timestamp()";
+    sql.run(&format!(
+        "create role attack_session_owner; create role attack_session_cdc login replication;
+         create table outbox ({columns}); create table other ({columns});
+         create index on outbox (created_at); create index on other (created_at);
+         create publication attack_session for table outbox, other;
+         create function sets() returns trigger language plpgsql as $$ begin
+           perform set_config('search_path', 'public', false); perform set_config('statement_timeout', '0', false);
+           perform set_config('lock_timeout', '0', false); perform set_config('default_transaction_read_only', 'on', false);
+           return old; end $$;
+         create trigger sets before delete on outbox for each row execute function sets();
+         alter function sets() owner to attack_session_owner; alter table outbox owner to attack_session_owner;
+         grant select, delete on outbox, other to attack_session_cdc"
+    ));
+    let properties = [
+        ("database.user", "attack_session_cdc"),
+        ("table.include.list", "public.outbox,public.other"),
+        ("publication.name", name),
+        ("publication.autocreate.mode", "disabled"),
+        ("transforms", "outbox"),
+        ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+    ];
+    let mut config = config(name, &database, &properties);
+    config.remove("signal.data.collection");
+    config.remove("signal.enabled.channels");
+    let mut walferry = start_as(world, name, config);
+    wait_for_log(&mut walferry, "rows that are written from now on are removed", 2);
+    sql.run("select pg_sleep(1.1)");
+    for _ in 0..2 {
+        sql.run("insert into outbox default values; insert into other default values");
+        wait_for("the rows to be removed", || {
+            assert!(walferry.runs(), "{}", walferry.output());
+            let left = sql.value("select (select count(*) from outbox) + (select count(*) from other)");
+            (left.as_deref() == Some("0")).then_some(())
+        });
+    }
+    assert_eq!(walferry.terminate(), Some(0));
+    let log = walferry.output();
+    let told = log.matches("changes settings of the session").count();
+    assert_eq!(told, 1, "{log}");
+    drop_slot(sql, name);
+}
+
 /// What a role may, whoever chooses SQL may: in a signal, and in a configuration. It is the role's own path that such SQL has.
 #[test]
 fn sql_of_signals_and_configurations_runs_as_the_role_and_with_its_path() {

@@ -191,4 +191,41 @@ mod tests {
             assert!(neighbours.watched.is_empty());
         });
     }
+
+    /// Whoever may join the group names an address.
+    #[test]
+    fn whoever_names_addresses_gets_connections_to_few_of_them_and_nothing_else() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("an address"));
+            // Nobody resolves them, and none of them is a place.
+            let odd = [
+                "http://",
+                "http://[",
+                "http://a:b:c",
+                "http://:0",
+                "http://\u{1b}]0;x:1",
+                "http://x:99999",
+            ];
+            let many = (0..1000).map(|number| format!("http://127.0.0.1:0{number:04}x"));
+            let mut neighbours = Neighbours::default();
+            neighbours.watch(
+                odd.map(str::to_owned)
+                    .into_iter()
+                    .chain(many)
+                    .chain([url.clone()])
+                    .collect(),
+            );
+            assert_eq!(neighbours.watched.len(), MOST);
+            neighbours.watch(BTreeSet::from([url.clone()]));
+            assert_eq!(neighbours.watched.len(), 1);
+            assert_eq!(neighbours.next().await, (url, Sign::Listens));
+            let (mut taken, _) = listener.accept().await.expect("a connection");
+            drop(neighbours);
+            let mut sent = Vec::new();
+            taken.read_to_end(&mut sent).await.expect("it ends");
+            assert!(sent.is_empty(), "{sent:?}");
+        });
+    }
 }
