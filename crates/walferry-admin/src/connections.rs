@@ -39,6 +39,9 @@ const HEADER: Duration = Duration::from_secs(10);
 /// How long a connection lasts on which nothing happens. A client that sends a body slowly or reads an answer slowly has no more time than
 /// an idle one. The time in which Walferry works on an answer does not count: `guard` limits it.
 const IDLE: Duration = Duration::from_secs(30);
+/// How long a client that has just connected may take for its first request when the endpoint stops: a process that stops waiting for its turn
+/// serves its listeners anew, and whoever has connected meanwhile is to get an answer.
+const FIRST: Duration = Duration::from_millis(300);
 /// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The maximum number of connections, however many descriptors there are.
@@ -52,6 +55,7 @@ pub(crate) struct Limits {
     connections: usize,
     header: Duration,
     idle: Duration,
+    first: Duration,
 }
 
 impl Limits {
@@ -63,6 +67,7 @@ impl Limits {
             connections: share.clamp(FEWEST, MOST),
             header: HEADER,
             idle: IDLE,
+            first: FIRST,
         }
     }
 
@@ -79,6 +84,8 @@ pub(crate) struct OpenConnection {
     state: Mutex<State>,
     /// Signalled when another connection needs its place.
     closed: Notify,
+    /// It has had a request.
+    asked: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -109,6 +116,7 @@ impl OpenConnection {
         Self {
             state: Mutex::new(state),
             closed: Notify::new(),
+            asked: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
     }
@@ -197,6 +205,14 @@ pub(crate) async fn serve(
     Ok(())
 }
 
+/// Waits until a connection is to end because of the stop.
+async fn ends(open: &OpenConnection, first: Duration, stop: &mut watch::Receiver<bool>) {
+    stopped(stop).await;
+    if !open.asked.load(Relaxed) {
+        sleep(first).await;
+    }
+}
+
 /// Waits for the stop. A closed channel also means stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
@@ -227,7 +243,7 @@ async fn answer_over_tls(
         accepted = tls.accept(socket) => accepted,
         () = sleep(limits.header) => Err(io::ErrorKind::TimedOut.into()),
         why = open.over(limits.idle) => Err(io::Error::other(why)),
-        () = stopped(&mut stop) => Err(io::Error::other("the process ends")),
+        () = ends(&open, limits.first, &mut stop) => Err(io::Error::other("the process ends")),
     };
     match accepted {
         Ok(stream) => answer(stream, peer, router, limits, open, stop).await,
@@ -258,6 +274,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
+    let mut end = std::pin::pin!(ends(&open, limits.first, &mut stop));
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -271,7 +288,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
                 debug!(%peer, why, "a connection to the admin endpoint is closed");
                 break;
             }
-            () = stopped(&mut stop), if !stopping => {
+            () = &mut end, if !stopping => {
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
@@ -298,6 +315,7 @@ impl Service<Request<Incoming>> for ConnectionService {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.open.moves(false);
+        self.open.asked.store(true, Relaxed);
         request.extensions_mut().insert(self.open.clone());
         request.extensions_mut().insert(self.peer);
         self.router.call(request.map(Body::new))
@@ -333,6 +351,7 @@ mod tests {
             connections,
             header,
             idle,
+            first: header,
         };
         tokio::spawn(serve(listener, None, router, limits, stop.subscribe()));
         (address, stop)
@@ -386,6 +405,19 @@ mod tests {
         }
         let mut late = TcpStream::connect(address).await.unwrap();
         assert!(ask(&mut late).await);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_just_connected_gets_its_answer_when_the_endpoint_stops() {
+        let (address, stop) = endpoint(4, LONG, LONG).await;
+        let (mut asks, mut idle) = (
+            TcpStream::connect(address).await.unwrap(),
+            TcpStream::connect(address).await.unwrap(),
+        );
+        assert!(ask(&mut idle).await);
+        stop.send_replace(true);
+        assert!(closed(&mut idle).await, "it has had its answer");
+        assert!(ask(&mut asks).await);
     }
 
     #[tokio::test]
