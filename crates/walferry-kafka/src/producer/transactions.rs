@@ -67,10 +67,6 @@ struct State {
     step: Step,
     /// The last offset in the topic, as this process has read or written it.
     known: Option<OffsetRecord>,
-    /// Since when there is a transaction.
-    opened: Option<Instant>,
-    /// When the next transaction may begin. See [`MARKERS`].
-    next: Option<Instant>,
 }
 
 /// What is known of the topic of the offset.
@@ -109,11 +105,6 @@ const BETWEEN_EARLY_CALLS: Duration = Duration::from_millis(2);
 const LAST_CALL: Duration = Duration::from_secs(5);
 /// How long an answer to a new producer may take.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long Kafka mostly takes to write the markers of a transaction after it has said that it is committed. Until they are written, it refuses
-/// the partitions of the next one, and librdkafka asks again only after 20 ms.
-const MARKERS: Duration = Duration::from_millis(2);
-/// A transaction that was open for longer is followed by the next one at once: there, 20 ms now and then cost less than a pause each time.
-const LONG: Duration = Duration::from_millis(100);
 /// Pause while the producer's queue is full.
 const FULL_WAIT: Duration = Duration::from_millis(2);
 
@@ -303,12 +294,9 @@ impl Transactions {
             return Err(self.lost());
         };
         if state.step == Step::Ready {
-            if let Some(next) = state.next.take() {
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-            }
             let begun = attached.client.producer().begin_transaction();
             begun.map_err(|error| self.failed(&TransactionError::from(error)))?;
-            (state.step, state.opened) = (Step::Open, Some(Instant::now()));
+            state.step = Step::Open;
             self.0.is_open.store(true, Release);
         }
         Ok(true)
@@ -401,15 +389,12 @@ impl Transactions {
         let committed = self
             .add_offset(attached, &record)
             .and_then(|()| self.commit_transaction(attached));
-        let committed_at = Instant::now();
         match committed {
             Ok(()) => {
                 if let Err(failure) = self.0.log.settle(&self.0.key, &record) {
                     debug!("the offset stays in a partition that it does not belong to any more: {failure}");
                 }
                 (state.step, state.known) = (Step::Ready, Some(record));
-                let is_short = state.opened.take().is_some_and(|since| since.elapsed() < LONG);
-                state.next = is_short.then(|| committed_at + MARKERS);
                 Ok(())
             }
             Err(failure) => {
