@@ -106,10 +106,6 @@ mod connection {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AuthRefusal {}
 
-    /// The same.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Refusal {}
-
     impl std::error::Error for AuthRefusal {}
 
     impl std::fmt::Display for AuthRefusal {
@@ -119,20 +115,6 @@ mod connection {
     }
 
     impl AuthRefusal {
-        pub(crate) fn hint(self) -> String {
-            match self {}
-        }
-    }
-
-    impl std::error::Error for Refusal {}
-
-    impl std::fmt::Display for Refusal {
-        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            match *self {}
-        }
-    }
-
-    impl Refusal {
         pub(crate) fn hint(self) -> String {
             match self {}
         }

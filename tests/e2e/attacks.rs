@@ -1,13 +1,14 @@
 //! Scripted attempts to get in, each with what must come of it.
 
 use serde_json::json;
-use walferry_testkit::servers::{Kafka, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Database, Kafka, Walferry, WalferryOptions, wait_for};
 
 use crate::{
     cluster_check,
     hostile_names::assert_is_printable,
     signals::{SIGNALS, begin, config, drop_slot, start_as, wait_for_log},
     takeover,
+    world::World,
 };
 
 const CLASS: &str = "io.debezium.connector.postgresql.PostgresConnector";
@@ -273,22 +274,7 @@ fn triggers_of_an_outbox_get_no_further_than_the_connectors_role() {
          alter function tried() owner to attack_owner; alter table outbox owner to attack_owner;
          grant select, delete on outbox to attack_cdc"
     ));
-    let properties = [
-        ("database.user", "attack_cdc"),
-        ("table.include.list", "public.outbox"),
-        ("publication.name", "attack_triggers"),
-        ("publication.autocreate.mode", "disabled"),
-        ("transforms", "outbox"),
-        ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
-        ("transforms.outbox.table.field.event.timestamp", "created_at"),
-        ("transforms.outbox.walferry.retention.ms", "500"),
-    ];
-    let mut config = config(name, &database, &properties);
-    config.remove("signal.data.collection");
-    config.remove("signal.enabled.channels");
-    let mut walferry = start_as(world, name, config);
-    wait_for_log(&mut walferry, "rows that are written from now on are removed", 1);
-    sql.run("select pg_sleep(1.1)");
+    let mut walferry = start_removing(world, name, &database, "attack_cdc", &["outbox"]);
     sql.run("insert into outbox select n, 'attack', 'k', 'Created', '{}' from generate_series(1, 3) n");
     world.kafka.wait_for_records("outbox.event.attack", 3);
     wait_for("the rows to be removed", || {
@@ -307,7 +293,37 @@ fn triggers_of_an_outbox_get_no_further_than_the_connectors_role() {
     drop_slot(sql, name);
 }
 
-/// Triggers run in the session in which rows of all outboxes are removed. What one sets there does not last.
+/// Starts a connector that removes delivered rows of these tables, and waits until it removes what is written from now on. Connector and
+/// publication have the same name.
+#[track_caller]
+fn start_removing(world: &World, name: &str, database: &Database, role: &str, tables: &[&str]) -> Walferry {
+    let list = tables
+        .iter()
+        .map(|table| format!("public.{table}"))
+        .collect::<Vec<_>>()
+        .join(",");
+    let properties = [
+        ("database.user", role),
+        ("table.include.list", &list),
+        ("publication.name", name),
+        ("publication.autocreate.mode", "disabled"),
+        ("transforms", "outbox"),
+        ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+    ];
+    let mut config = config(name, database, &properties);
+    config.remove("signal.data.collection");
+    config.remove("signal.enabled.channels");
+    let mut walferry = start_as(world, name, config);
+    let message = "rows that are written from now on are removed";
+    wait_for_log(&mut walferry, message, tables.len());
+    database.sql().run("select pg_sleep(1.1)");
+    walferry
+}
+
+/// Triggers run in the session in which rows of all outboxes are removed. What one sets there does not last, be it no time limit or one of a
+/// millisecond.
 #[test]
 fn what_a_trigger_sets_in_the_session_holds_up_no_other_outbox() {
     let name = "attack_session";
@@ -321,29 +337,14 @@ fn what_a_trigger_sets_in_the_session_holds_up_no_other_outbox() {
          create index on outbox (created_at); create index on other (created_at);
          create publication attack_session for table outbox, other;
          create function sets() returns trigger language plpgsql as $$ begin
-           perform set_config('search_path', 'public', false); perform set_config('statement_timeout', '0', false);
+           perform set_config('search_path', 'public', false); perform set_config('statement_timeout', (old.id % 2)::text, false);
            perform set_config('lock_timeout', '0', false); perform set_config('default_transaction_read_only', 'on', false);
            return old; end $$;
          create trigger sets before delete on outbox for each row execute function sets();
          alter function sets() owner to attack_session_owner; alter table outbox owner to attack_session_owner;
          grant select, delete on outbox, other to attack_session_cdc"
     ));
-    let properties = [
-        ("database.user", "attack_session_cdc"),
-        ("table.include.list", "public.outbox,public.other"),
-        ("publication.name", name),
-        ("publication.autocreate.mode", "disabled"),
-        ("transforms", "outbox"),
-        ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
-        ("transforms.outbox.table.field.event.timestamp", "created_at"),
-        ("transforms.outbox.walferry.retention.ms", "500"),
-    ];
-    let mut config = config(name, &database, &properties);
-    config.remove("signal.data.collection");
-    config.remove("signal.enabled.channels");
-    let mut walferry = start_as(world, name, config);
-    wait_for_log(&mut walferry, "rows that are written from now on are removed", 2);
-    sql.run("select pg_sleep(1.1)");
+    let mut walferry = start_removing(world, name, &database, "attack_session_cdc", &["outbox", "other"]);
     for _ in 0..2 {
         sql.run("insert into outbox default values; insert into other default values");
         wait_for("the rows to be removed", || {

@@ -220,6 +220,24 @@ fn rows_of_a_long_backlog_are_neither_sorted_nor_compared_with_each_other() {
     }
 }
 
+/// What the connector has learned of a server, such as when it was started, does not keep it from another one.
+#[test]
+fn delivered_rows_are_removed_after_postgres_was_started_again() {
+    let world = world::shared();
+    let mut postgres = Postgres::start();
+    let outbox = dated_rows(&postgres, &world.kafka, "cleanup_after_start");
+    let mut walferry = start(&outbox);
+    outbox.insert("k", 1, 10);
+    wait_until_empty(&outbox, &mut walferry);
+    for (first, hard) in [(11, false), (21, true)] {
+        postgres.stop(hard);
+        postgres.start_again();
+        outbox.insert("k", first, first + 9);
+        wait_until_empty(&outbox, &mut walferry);
+    }
+    assert_runs(&world.kafka.read(&[outbox.topic("order")]), &["k"], 30);
+}
+
 /// A transaction that stays open holds up the removal, so each row is still there when the stream breaks off.
 #[test]
 fn delivered_rows_from_before_a_lost_connection_and_a_restart_are_removed() {

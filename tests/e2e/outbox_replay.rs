@@ -213,7 +213,7 @@ fn a_second_replay_with_the_same_state_file_is_refused_while_the_first_one_runs(
         assert!(error.contains("uses the state file replay.json"), "{error}");
         assert!(error.contains("--state"), "{error}");
     }
-    // Counting disturbs nobody.
+    // Counting sends nothing.
     let (code, output, error) = replayed.run(&["--all", "--state", "replay.json", "--dry-run"]);
     assert_eq!(code, Some(0), "{output}{error}");
     replay.kill().expect("it runs");

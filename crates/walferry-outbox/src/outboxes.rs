@@ -31,7 +31,7 @@ pub(crate) struct Outboxes {
     upkeep: HashMap<String, OutboxUpkeep>,
     chain: Chain,
     events: Arc<EventSettings>,
-    connector: Connector,
+    source: Postgres,
     captured: TableFilter,
     listed: Option<Instant>,
     tables: Vec<TendedOutbox>,
@@ -59,7 +59,7 @@ impl Outboxes {
             upkeep,
             chain,
             events,
-            connector: connector.clone(),
+            source: source(connector),
             captured: Arc::new(move |schema, table| filters.captures_table(schema, table)),
             listed: None,
             tables: Vec::new(),
@@ -68,7 +68,12 @@ impl Outboxes {
 
     /// From the next connection on, lists tables with these settings.
     pub(crate) fn log_in_with(&mut self, connector: &Connector) {
-        self.connector = connector.clone();
+        self.source = source(connector);
+    }
+
+    /// Lists the tables again when they are asked for next: a server that was lost may come back as another one, with other tables.
+    pub(crate) fn list_anew(&mut self) {
+        self.listed = None;
     }
 
     /// Whether delivered rows of any outbox are to be removed.
@@ -91,8 +96,9 @@ impl Outboxes {
             true => self.chain.outbox_columns(),
             false => Vec::new(),
         };
-        let mut source = source(&self.connector);
-        let facts = source.control().tables(self.captured.clone(), &columns).await?;
+        // The server may be another one than at the last listing, or have been started again.
+        self.source.forget_server();
+        let facts = self.source.control().tables(self.captured.clone(), &columns).await?;
         self.tables = as_outboxes(&self.events, &facts, |tables| {
             let outboxes = self.chain.outbox_transforms(tables).into_iter();
             let tended = outboxes.filter_map(|(place, transform)| {
@@ -106,7 +112,7 @@ impl Outboxes {
     }
 }
 
-/// Lists tables once: the next time, the server may be another one, or have been started again. What it finds is no news of the connector.
+/// Lists tables. What it finds is no news of the connector.
 fn source(connector: &Connector) -> Postgres {
     let status = Status::new(&connector.name, connector.topics.prefix.to_string());
     Postgres::new(connector, Arc::new(status))

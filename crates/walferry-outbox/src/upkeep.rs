@@ -147,6 +147,7 @@ async fn create_partitions(
             }
             Err(failure) => {
                 tell_of_partitions(&failure, status, &mut reported);
+                outboxes.lock().await.list_anew();
                 if let Some(renewed) = renew(&mut login, &failure, outboxes).await {
                     partitions.log_in_with(&renewed.postgres);
                 }
@@ -267,6 +268,7 @@ async fn clean_outboxes(
                 cleaner.forget();
             }
             if connection.is_some() {
+                outboxes.lock().await.list_anew();
                 // Rows from before the first look stay.
                 pause = SHORTEST;
             }

@@ -224,6 +224,11 @@ impl Postgres {
         }
     }
 
+    /// From the next connection on, it may be another server, or one that was started again. What was asked before does not hold for it.
+    pub fn forget_server(&self) {
+        self.control.endpoint.forget_server();
+    }
+
     /// Makes the slot temporary: it is dropped with the connection that streams it, however that ends.
     pub fn with_temporary_slot(mut self) -> Self {
         self.control.temporary = true;

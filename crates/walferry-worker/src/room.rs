@@ -76,8 +76,8 @@ impl Drop for Place {
 
 fn full(most: u64, count: usize, others: u64, bytes: u64, sum: u64) -> Failure {
     let what = format!(
-        "this worker has no room for the connector: {count} other(s) may have {others} bytes in flight, with this one it would be {sum} \
-         ({others} + {bytes}), and walferry.worker.in.flight.max.bytes is {most}"
+        "this worker has no room for the connector: those that run here ({count}) may have {others} bytes in flight; with this one, it would \
+         be {sum} ({others} + {bytes}), and walferry.worker.in.flight.max.bytes is {most}"
     );
     let hint = "the connector starts as soon as there is room: start one more worker, set `walferry.worker.in.flight.max.bytes` of the worker file to \
                 more, or `walferry.in.flight.max.bytes` of connectors to less";
@@ -102,7 +102,7 @@ mod tests {
         drop(first);
         assert!(
             changes.has_changed().expect("the room is there"),
-            "those who wait are told"
+            "whoever waits for room looks again"
         );
         let _second = room.take("b", 50).expect("there is room again");
     }

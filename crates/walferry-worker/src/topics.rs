@@ -111,7 +111,7 @@ pub fn preparing(topics: &ConnectTopics) -> StandbyStage {
     ))
 }
 
-/// A process waits until it may work. Until it sees the group, nobody knows whether another one keeps it from that.
+/// What a process that may not work yet says of itself. Until it sees the group, it cannot say which other process works.
 pub fn waiting(topics: &ConnectTopics, view: Option<&GroupView>, denied: Option<&Failure>) -> StandbyStage {
     let group = &topics.group;
     let active = match view.and_then(GroupView::leader) {

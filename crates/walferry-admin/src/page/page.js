@@ -83,7 +83,7 @@ async function askOthers() {
 }
 async function watchOthers() {
   if (!document.hidden && data) await askOthers();
-  // A process that shares its connectors with nobody may begin to.
+  // A process that is alone may get other workers later.
   setTimeout(watchOthers, others.workers.length > 1 ? 2000 : 10000);
 }
 /// The connectors of this process and those of the others. One that has just moved is shown where it runs now.

@@ -75,9 +75,9 @@ pub(crate) struct State {
     pub(crate) loads: u64,
     /// The same when the process of a deputy became the owner.
     pub(crate) loads_before_owned: Option<u64>,
-    /// It becomes the owner just after so many loads, and this is told.
+    /// After so many loads, this process becomes the owner, and the sender says so.
     pub(crate) owned_after_load: Option<(u64, tokio::sync::watch::Sender<bool>)>,
-    /// It becomes the owner when the next connection has failed, while that session ends.
+    /// When the next connection has failed, this process becomes the owner, while that session still ends.
     pub(crate) owned_at_failure: Option<tokio::sync::watch::Sender<bool>>,
     /// The disk has no room at the moment.
     pub(crate) store_full: bool,

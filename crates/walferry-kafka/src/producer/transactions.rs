@@ -361,8 +361,8 @@ impl Transactions {
 
     /// Commits what was sent in a session, together with an offset. Before there is a producer, only the offset is stored. Blocks.
     ///
-    /// A session that is given up waits for nobody, so a commit may come when its producer is closed, and its records are aborted. The offset that
-    /// covers them must not be stored then.
+    /// A session that is given up does not wait for a commit that has begun. That commit may run when the producer is closed and the records are
+    /// aborted. Then the offset that covers them must not be stored.
     ///
     /// # Errors
     /// The transaction is not committed, or nobody knows whether it is. A failure with [`Disposition::Replay`] means that the records

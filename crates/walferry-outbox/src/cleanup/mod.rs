@@ -577,8 +577,10 @@ impl Cleaner {
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, range).await {
                 Ok(batch) => {
-                    round.has_changed_session = self.has_changed_session(sql, &table).await?;
+                    let changed = self.has_changed_session(sql, &table).await;
+                    // What is removed is counted, whatever has become of the session.
                     self.removed(table, step_us, batch, round);
+                    round.has_changed_session = changed?;
                     if round.more || round.has_changed_session {
                         break;
                     }
@@ -590,9 +592,13 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Whether code of a table that was just looked at has changed what the session began with.
+    /// Whether code of a table that was just looked at has changed what the session began with. That is also why the server may not even tell.
     async fn has_changed_session(&mut self, sql: &Sql, table: &str) -> Result<bool, Error> {
-        let has_changed = sql.session_settings(LOOKING, &OF_PLANNING).await? != self.session_settings;
+        let has_changed = match sql.session_settings(LOOKING, &OF_PLANNING).await {
+            Ok(settings) => settings != self.session_settings,
+            Err(error) if sql.is_closed() => return Err(error),
+            Err(_) => true,
+        };
         if has_changed {
             self.said.once(format!("{table} changes settings"), || {
                 tracing::warn!(

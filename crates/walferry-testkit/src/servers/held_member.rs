@@ -25,7 +25,7 @@ const REBALANCE_IN_PROGRESS: i16 = 27;
 /// No test gives out so many assignments.
 const GENERATIONS: i32 = 500;
 
-/// Sends heartbeats for a member until it is dropped. Then the member leaves the group, so that nobody waits for the end of its session.
+/// Sends heartbeats for a member until it is dropped. Then the member leaves the group, so that the others need not wait for its session to end.
 #[derive(Debug)]
 pub struct HeldMember {
     stop: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ struct Line {
     stream: TcpStream,
     group: String,
     member: String,
-    /// The assignment that the group has now. Each request for the member has to name it, and nobody tells it to others.
+    /// The group's generation. Each request for the member has to name it. Kafka shows it only to members, so it is found by trying.
     generation: i32,
 }
 

@@ -317,7 +317,6 @@ fn status(args: &ListArgs) -> Result<(), Error> {
     let kind = if ready.is_some() { "Walferry" } else { "Kafka Connect" };
     match args.output.output {
         Format::Table => {
-            let rows = rows.clone();
             let bad = rows.iter().filter(|(rank, ..)| *rank <= 1).count();
             // What starts or is restarted needs nobody, but does not work yet: the exit code says so.
             let is_ready = |name: &String| sentences.get(name).is_none_or(|(is_ready, ..)| *is_ready);
@@ -330,8 +329,14 @@ fn status(args: &ListArgs) -> Result<(), Error> {
             say!("{kind} {version} at {}: {}", process.0, counted((bad, unready), states));
             if !rows.is_empty() {
                 let rows: Vec<Vec<Cell>> = rows
-                    .into_iter()
-                    .map(|(_, name, state, colour, why)| vec![name.into(), Cell::coloured(state, colour), why.into()])
+                    .iter()
+                    .map(|(_, name, state, colour, why)| {
+                        vec![
+                            name.as_str().into(),
+                            Cell::coloured(state.as_str(), *colour),
+                            why.as_str().into(),
+                        ]
+                    })
                     .collect();
                 printing::print_table(&["NAME", "STATE", "WHAT"], &rows);
             }

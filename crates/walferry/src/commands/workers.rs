@@ -145,10 +145,12 @@ impl Seen {
         connectors.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The member that runs a connector until the group has given it away, because its owner is gone.
-    fn deputy(&self, name: &str) -> Option<&Member> {
-        let deputies = deputies_in(&self.view, &self.gone);
-        deputies.get(&work_partition(name)).copied()
+    /// By connector, the address of the member that runs it until the group has given it away, because its owner is gone.
+    fn deputies(&self) -> BTreeMap<&str, &str> {
+        let of_partitions = deputies_in(&self.view, &self.gone);
+        let deputy = |name: &String| of_partitions.get(&work_partition(name))?.address.as_deref();
+        let names = self.connectors.keys();
+        names.filter_map(|name| Some((name.as_str(), deputy(name)?))).collect()
     }
 }
 
@@ -188,7 +190,7 @@ fn print_table(seen: &Seen) {
     let rows: Vec<Vec<Cell>> = rows.chain(of_connect).collect();
     if rows.is_empty() {
         let group = &seen.group;
-        say::text(format!("No process is in group {group:?}: nobody runs its connectors.\n").into_bytes());
+        say::text(format!("No process is in group {group:?}, so its connectors do not run.\n").into_bytes());
         return;
     }
     printing::print_table(&["WORKER", "HOST", "ROLE", "CONNECTORS"], &rows);
@@ -196,17 +198,17 @@ fn print_table(seen: &Seen) {
         return;
     }
     say!("");
+    let deputies = seen.deputies();
     let rows: Vec<Vec<Cell>> = seen
         .connectors
         .iter()
         .map(|(name, stated)| {
-            let deputy = seen.deputy(name).and_then(|member| member.address.as_deref());
             vec![
                 name.into(),
                 Cell::coloured(&stated.state, Colour::of_state(&stated.state)),
                 Cell::from(stated.worker.as_str()),
                 Cell::from(since(stated).unwrap_or_else(|| "-".to_owned())),
-                Cell::from(deputy.unwrap_or_default()),
+                Cell::from(deputies.get(name.as_str()).copied().unwrap_or_default()),
             ]
         })
         .collect();
@@ -221,10 +223,11 @@ fn described(seen: &Seen) -> Json {
             "connectors": seen.names(member),
         })
     });
+    let deputies = seen.deputies();
     let connectors = seen.connectors.iter().map(|(name, stated)| {
         json!({
             "name": name, "state": stated.state, "worker_id": stated.worker, "since": since(stated),
-            "deputy": seen.deputy(name).and_then(|member| member.address.as_deref()),
+            "deputy": deputies.get(name.as_str()),
         })
     });
     json!({

@@ -40,14 +40,14 @@ pub(super) fn replay(args: &OutboxReplayArgs) -> Result<(), Error> {
     let loaded = loaded.ok_or_else(|| refused("no connector is given".to_owned(), "name its file with --config"))?;
     let path = state_path(args, &loaded);
     let asked = of(args, &loaded);
-    // Counting disturbs nobody.
+    // Counting sends nothing, so it may run beside a replay.
     let _lock = match args.dry_run {
         true => None,
         false => Some(lock(&path)?),
     };
     let mut earlier = ReplayState::read(&path).map_err(|failure| Error::failure(WHAT, failure))?;
     if args.dry_run && earlier.as_ref().is_some_and(|earlier| earlier.asked != asked) {
-        // Counting disturbs nobody.
+        // Counting sends nothing.
         earlier = None;
     }
     if let Some(earlier) = &earlier

@@ -232,7 +232,7 @@ mod tests {
         let path = folder.path().join("replay.json");
         let first = StateLock::acquire(&path)
             .expect("it can be locked")
-            .expect("nobody has it");
+            .expect("it is free");
         assert!(StateLock::acquire(&path).expect("it can be asked for").is_none());
         drop(first);
         assert!(StateLock::acquire(&path).expect("it can be locked").is_some());
