@@ -20,7 +20,7 @@ pub struct ClusterId {
     id: OnceLock<String>,
     is_wanted: AtomicBool,
     wanted: Notify,
-    told: Notify,
+    answered: Notify,
 }
 
 impl ClusterId {
@@ -41,16 +41,16 @@ impl ClusterId {
     pub fn tell(&self, id: String) {
         // Only one task sets it.
         let _ = self.id.set(id);
-        self.told.notify_waiters();
+        self.answered.notify_waiters();
     }
 
     /// The id. `None` while it is unknown. Only the first request waits for it, because clients use this path to check whether the process
     /// is alive.
     pub(crate) async fn get(&self) -> Option<&str> {
         if self.id.get().is_none() && !self.is_wanted.swap(true, Relaxed) {
-            let told = self.told.notified();
+            let answered = self.answered.notified();
             self.wanted.notify_one();
-            let _ = timeout(FIRST_WAIT, told).await;
+            let _ = timeout(FIRST_WAIT, answered).await;
         }
         self.id.get().map(String::as_str)
     }

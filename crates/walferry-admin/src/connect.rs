@@ -10,7 +10,7 @@ use walferry_engine::{
     status::{Phase, Status},
 };
 
-use crate::{Admin, herder::ElsewhereState};
+use crate::{Admin, manager::ElsewhereState};
 
 /// The version of Kafka Connect whose REST API this is. Clients enable features by it.
 const KAFKA_VERSION: &str = "4.3.1";
@@ -206,9 +206,9 @@ fn trace(failure: &Failure) -> String {
     text.push_str(&format!("\n\tat walferry ({})", failure.kind));
     for cause in &failure.causes {
         text.push_str(&format!("\nCaused by: {}", cause.sentence()));
-        for (name, told) in [("hint", cause.hint.as_deref()), ("code", cause.code())] {
-            if let Some(told) = told {
-                text.push_str(&format!("\n\t{name}: {told}"));
+        for (name, detail) in [("hint", cause.hint.as_deref()), ("code", cause.code())] {
+            if let Some(detail) = detail {
+                text.push_str(&format!("\n\t{name}: {detail}"));
             }
         }
     }
@@ -230,8 +230,8 @@ mod tests {
 
     #[test]
     fn no_answer_controls_a_terminal_and_each_is_the_same_json() {
-        let told = "a\u{7f}\u{9b}2J\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{e0041}\u{1b}\r\n\"\\ü日";
-        let body = serde_json::json!({ told: [told, null] });
+        let unprintable = "a\u{7f}\u{9b}2J\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{e0041}\u{1b}\r\n\"\\ü日";
+        let body = serde_json::json!({ unprintable: [unprintable, null] });
         let text = json_text(&body).unwrap();
         assert!(!text.contains(printed::is_control), "{text:?}");
         assert!(text.contains("ü日"), "{text}");

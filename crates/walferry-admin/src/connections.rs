@@ -163,7 +163,7 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let mut tasks = JoinSet::new();
     let mut open: VecDeque<Arc<OpenConnection>> = VecDeque::new();
-    let mut told = false;
+    let mut is_limit_logged = false;
     loop {
         let (socket, peer) = tokio::select! {
             () = stopped(&mut stop) => break,
@@ -181,7 +181,7 @@ pub(crate) async fn serve(
         };
         open.retain(|open| !open.ended.load(Relaxed));
         if open.len() >= limits.connections {
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut is_limit_logged, true) {
                 warn!(
                     connections = limits.connections,
                     "the admin endpoint has reached its limit of connections: for each new connection, it closes the one whose last \
@@ -359,8 +359,8 @@ mod tests {
 
     /// Whether the other side has closed the connection; waits for it.
     async fn closed(socket: &mut TcpStream) -> bool {
-        let mut rest = Vec::new();
-        let ended = tokio::time::timeout(LONG, socket.read_to_end(&mut rest)).await;
+        let mut remainder = Vec::new();
+        let ended = tokio::time::timeout(LONG, socket.read_to_end(&mut remainder)).await;
         ended.is_ok()
     }
 

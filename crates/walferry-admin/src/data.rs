@@ -174,7 +174,7 @@ impl Data {
         let connector = |observed: &Observation<'_>| {
             let history = histories.get(&observed.status.name).unwrap_or(&none);
             let name = &observed.status.name;
-            let place = match (admin.herder.runs_here(name), admin.herder.is_deputy(name)) {
+            let place = match (admin.manager.runs_here(name), admin.manager.is_deputy(name)) {
                 (true, _) => "here",
                 (false, true) => "deputy",
                 (false, false) => "leaving",

@@ -212,11 +212,11 @@ impl AccessList {
         match &identity {
             Some(identity) => {
                 attempt.has_succeeded(digest, identity.clone());
-                info!(peer = ?shown(peer), user = ?identity.name(), "a user of the admin endpoint has logged in");
+                info!(peer = ?client_address(peer), user = ?identity.name(), "a user of the admin endpoint has logged in");
             }
             None => {
                 let user = name.as_deref().unwrap_or("(unknown)");
-                warn!(peer = ?shown(peer), ?user, failures = attempt.failures(), "a login to the admin endpoint has failed");
+                warn!(peer = ?client_address(peer), ?user, failures = attempt.failures(), "a login to the admin endpoint has failed");
             }
         }
         Ok(identity)
@@ -295,7 +295,7 @@ impl Claim {
 }
 
 /// The address of a client, for the log.
-pub(crate) fn shown(peer: Option<SocketAddr>) -> String {
+pub(crate) fn client_address(peer: Option<SocketAddr>) -> String {
     peer.map_or_else(|| "?".to_owned(), |peer| peer.ip().to_canonical().to_string())
 }
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::{
     forwarder::{Answerer, ForwardedRequest, Forwarder},
-    herder::Refused,
+    manager::Refused,
     settings::{Standby, StandbyStage},
 };
 

@@ -13,7 +13,7 @@ use std::{
 
 use axum::http::{HeaderMap, Method, StatusCode};
 
-use crate::herder::Refused;
+use crate::manager::Refused;
 
 /// A request for another worker.
 #[derive(Clone)]

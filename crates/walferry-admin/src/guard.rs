@@ -24,7 +24,7 @@ use crate::{
     doors::{self, Permission},
     forward,
     forwarder::{Answerer, Forwarder, Route},
-    herder::Refused,
+    manager::Refused,
     routes::{AppState, EntryPoint, json, refused},
     settings::RestSettings,
 };
@@ -73,7 +73,7 @@ pub(crate) async fn guard(
                     refused(StatusCode::NOT_FOUND)
                 }
                 Permission::ReadOnly => {
-                    warn!(peer = ?doors::shown(peer), ?user, %method, ?path, "a user who may only read has tried to do more");
+                    warn!(peer = ?doors::client_address(peer), ?user, %method, ?path, "a user who may only read has tried to do more");
                     let what = match doors::reads(&method) {
                         true => {
                             "This user may not read the log: it can have keys of rows. It is for users who may change connectors."
@@ -107,7 +107,7 @@ pub(crate) async fn guard(
                             }
                             Some(forwarder) if forward::is_for_another(standby, &path) => {
                                 let requester = Requester {
-                                    peer: doors::shown(peer),
+                                    peer: doors::client_address(peer),
                                     user,
                                 };
                                 // Only the leader works then.
@@ -119,7 +119,7 @@ pub(crate) async fn guard(
                     }
                     _ => {
                         let requester = Requester {
-                            peer: doors::shown(peer),
+                            peer: doors::client_address(peer),
                             user,
                         };
                         let to = (settings.forwarder.as_ref())
@@ -187,7 +187,7 @@ async fn pass_on(
 /// Sees what other workers have changed, if this does not take long.
 async fn catch_up(state: &AppState) {
     // If it cannot be seen now, it is seen later.
-    let _ = timeout(CATCH_UP, state.admin.herder.catch_up()).await;
+    let _ = timeout(CATCH_UP, state.admin.manager.catch_up()).await;
 }
 
 /// An answer with the headers that every one has.
@@ -483,8 +483,8 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
 /// Whether an origin is that of the host, under http or, behind a proxy, https.
 fn is_of(origin: &str, host: &Authority) -> bool {
     let (origin, port) = match origin.split_once("://") {
-        Some(("http", rest)) => (rest, 80),
-        Some(("https", rest)) => (rest, 443),
+        Some(("http", authority)) => (authority, 80),
+        Some(("https", authority)) => (authority, 443),
         _ => return false,
     };
     let Ok(origin) = Authority::try_from(origin) else {

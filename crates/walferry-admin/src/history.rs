@@ -10,7 +10,7 @@ use crate::observation::{Observation, load};
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 /// Samples kept: ten minutes.
-const KEPT: usize = 300;
+const SAMPLES: usize = 300;
 
 /// Samples of one connector.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl History {
             self.samples.clear();
             self.created_us = observed.status.created_us;
         }
-        if self.samples.len() == KEPT {
+        if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
         self.samples.push_back(Sample {
@@ -173,7 +173,7 @@ mod tests {
         for s in 0..1_000 {
             history.push(&Observation::at(&status, NOW_US + s * S));
         }
-        assert_eq!(history.curves().lag_seconds.len(), KEPT);
+        assert_eq!(history.curves().lag_seconds.len(), SAMPLES);
         // A new configuration counts anew.
         let mut newer = Status::new("c", "s");
         newer.created_us = status.created_us + 1;

@@ -13,10 +13,10 @@ mod exposition;
 mod forward;
 mod forwarder;
 mod guard;
-pub mod herder;
 mod history;
 mod human;
 mod logins;
+pub mod manager;
 mod metrics;
 mod observation;
 mod others;
@@ -66,7 +66,7 @@ pub use crate::{
 };
 use crate::{
     connections::Limits,
-    herder::{Herder, Loggers, ReadOnly},
+    manager::{ConnectorManager, Loggers, ReadOnly},
     routes::{AppState, EntryPoint},
 };
 
@@ -82,7 +82,7 @@ pub struct Admin {
     /// When the process began.
     pub started: SystemTime,
     /// Stores configurations and wanted states.
-    pub herder: Arc<dyn Herder>,
+    pub manager: Arc<dyn ConnectorManager>,
     /// The log levels.
     pub loggers: Arc<dyn Loggers>,
     /// How the REST API behaves.
@@ -98,7 +98,7 @@ impl Admin {
     /// Shows and controls these connectors. Nothing else can be changed.
     pub fn read_only(connectors: Arc<dyn Connectors>, version: &'static str) -> Self {
         Self {
-            herder: Arc::new(ReadOnly(connectors.clone())),
+            manager: Arc::new(ReadOnly(connectors.clone())),
             connectors,
             version,
             kafka_cluster_id: Arc::default(),
@@ -187,7 +187,7 @@ pub async fn serve(doors: Vec<BoundListener>, admin: Admin, stop: impl Future<Ou
     let places: Vec<EntryPoint> = doors.iter().map(EntryPoint::of).collect::<io::Result<_>>()?;
     // The listener that clients use. One with only `/admin/…` does not count.
     let first = places.iter().find(|place| place.resources != Resources::OnlyAdmin);
-    let shown = Arc::new(AppState::new(
+    let app = Arc::new(AppState::new(
         admin,
         *first.or(places.first()).ok_or(io::ErrorKind::NotFound)?,
     ));
@@ -195,7 +195,7 @@ pub async fn serve(doors: Vec<BoundListener>, admin: Admin, stop: impl Future<Ou
     let limits = Limits::of_process().shared_by(doors.len());
     let mut servers = JoinSet::new();
     for (door, place) in doors.into_iter().zip(places) {
-        let (router, tls) = (routes::router(shown.clone(), place), door.tls.clone());
+        let (router, tls) = (routes::router(app.clone(), place), door.tls.clone());
         servers.spawn(connections::serve(door.listener, tls, router, limits, stopped.clone()));
     }
     drop(stopped);
@@ -213,17 +213,17 @@ pub async fn serve(doors: Vec<BoundListener>, admin: Admin, stop: impl Future<Ou
     tokio::select! {
         served = all_served => served,
         () = last_answer => Ok(()),
-        () = sample(&shown) => Ok(()),
+        () = sample(&app) => Ok(()),
     }
 }
 
 /// Takes samples for the page's curves, for ever.
-async fn sample(shown: &AppState) {
+async fn sample(app: &AppState) {
     let mut ticks = interval(history::INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        shown.sample(now_us());
+        app.sample(now_us());
     }
 }
 

@@ -95,7 +95,7 @@ impl Logins {
     pub(crate) async fn attempt(&self, peer: Option<SocketAddr>, digest: &Digested) -> Result<Attempt<'_>, Busy> {
         let peer = peer.map(|peer| network(peer.ip()));
         let (begins, failures) = self.reserve(peer, Instant::now())?;
-        let mut turn = std::pin::pin!(sleep_until(begins));
+        let mut own_start = std::pin::pin!(sleep_until(begins));
         loop {
             let mut proven = std::pin::pin!(self.proven.notified());
             proven.as_mut().enable();
@@ -103,7 +103,7 @@ impl Logins {
                 break;
             }
             tokio::select! {
-                () = turn.as_mut() => break,
+                () = own_start.as_mut() => break,
                 () = proven => {}
             }
         }

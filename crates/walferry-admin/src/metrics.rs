@@ -207,7 +207,7 @@ impl MetricsPage<'_> {
         });
         self.out
             .metric(&m::WORKER_LEADS, |samples| samples.add(&[], u8::from(seen.leads)));
-        let connectors = &admin.herder;
+        let connectors = &admin.manager;
         let names = connectors.names();
         let here = names.iter().filter(|name| connectors.runs_here(name)).count();
         let foreign = |observed: &&Observation<'_>| !connectors.runs_here(&observed.status.name);
@@ -718,8 +718,8 @@ mod tests {
     fn parse(text: &str) -> (BTreeMap<&str, f64>, BTreeMap<&str, &str>) {
         let (mut samples, mut types) = (BTreeMap::new(), BTreeMap::new());
         for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = rest.split_once(' ').unwrap();
+            if let Some(metric_type) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = metric_type.split_once(' ').unwrap();
                 assert!(types.insert(name, kind).is_none(), "{name} is told of twice");
             } else if !line.starts_with("# HELP ") {
                 let (name, value) = line.rsplit_once(' ').unwrap();

@@ -70,8 +70,8 @@ pub(crate) async fn others(
     Extension(base): Extension<ClientBaseUri>,
     headers: HeaderMap,
 ) -> axum::response::Response {
-    let herder = &app.admin.herder;
-    let names = herder.names();
+    let manager = &app.admin.manager;
+    let names = manager.names();
     let Some(forwarder) = &app.admin.settings.forwarder else {
         let (workers, connectors) = (Vec::new(), Vec::new());
         return fresh(answer(axum::http::StatusCode::OK, &Others { workers, connectors }));
@@ -122,8 +122,8 @@ pub(crate) async fn others(
         .connectors
         .statuses()
         .iter()
-        .filter(|status| !herder.runs_here(&status.name))
-        .map(|status| (status.name.clone(), herder.is_deputy(&status.name)))
+        .filter(|status| !manager.runs_here(&status.name))
+        .map(|status| (status.name.clone(), manager.is_deputy(&status.name)))
         .collect();
     let workers = group.iter().map(|worker| view(worker, &said, &own)).collect();
     let here: BTreeSet<String> = app
@@ -138,7 +138,7 @@ pub(crate) async fn others(
         .filter(|name| !here.contains(*name))
         .map(|name| {
             let owner = group.iter().find(|worker| worker.connectors.contains(name));
-            let record = herder.elsewhere(name).map(|state| {
+            let record = manager.elsewhere(name).map(|state| {
                 let task = state.task.unwrap_or_default();
                 match task["state"] == "FAILED" {
                     true => task,

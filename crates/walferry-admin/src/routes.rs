@@ -148,13 +148,13 @@ rest::resources! {
 }
 
 /// All routes.
-pub(crate) fn router(shown: Arc<AppState>, place: EntryPoint) -> Router {
+pub(crate) fn router(app: Arc<AppState>, place: EntryPoint) -> Router {
     add(rest::routes())
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND) })
-        .layer(from_fn_with_state((shown.clone(), place), guard::guard))
+        .layer(from_fn_with_state((app.clone(), place), guard::guard))
         .layer(DefaultBodyLimit::max(guard::BODY_BYTES))
-        .with_state(shown)
+        .with_state(app)
 }
 
 /// All resources, for generated clients.
@@ -184,9 +184,9 @@ struct Readiness<'a> {
     verdict: Verdict,
 }
 
-async fn ready(State(shown): App) -> Response {
+async fn ready(State(app): App) -> Response {
     let now_us = now_us();
-    let statuses = shown.admin.connectors.statuses();
+    let statuses = app.admin.connectors.statuses();
     let connectors = statuses.iter().map(|status| {
         let observed = Observation::at(status, now_us);
         Readiness {
@@ -197,9 +197,9 @@ async fn ready(State(shown): App) -> Response {
     });
     let mut connectors: Vec<_> = connectors.collect();
     // A connector that was just created or changed has no status until its configuration has been read.
-    let names = shown.admin.herder.names();
+    let names = app.admin.manager.names();
     for name in &names {
-        if shown.admin.herder.runs_here(name) && !statuses.iter().any(|status| status.name == *name) {
+        if app.admin.manager.runs_here(name) && !statuses.iter().any(|status| status.name == *name) {
             connectors.push(Readiness {
                 name,
                 phase: phase_word(&Phase::Starting),
@@ -216,23 +216,23 @@ async fn ready(State(shown): App) -> Response {
     json(code, &Ready { ready, connectors })
 }
 
-async fn scrape(State(shown): App) -> Response {
-    let text = metrics::text(&shown.admin, Process::own(), now_us());
+async fn scrape(State(app): App) -> Response {
+    let text = metrics::text(&app.admin, Process::own(), now_us());
     ([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], text).into_response()
 }
 
-async fn all_slots(State(shown): App) -> Response {
+async fn all_slots(State(app): App) -> Response {
     json(
         StatusCode::OK,
-        &slots::Body::new(&shown.admin.connectors.statuses(), now_us()),
+        &slots::Body::new(&app.admin.connectors.statuses(), now_us()),
     )
 }
 
 /// `POST /connectors/{name}/signals`.
-async fn signal(State(shown): App, Path(name): Path<String>, body: Bytes) -> Response {
-    let statuses = shown.admin.connectors.statuses();
+async fn signal(State(app): App, Path(name): Path<String>, body: Bytes) -> Response {
+    let statuses = app.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
-        Some(status) => signals::post(status, &shown.admin, &body).await,
+        Some(status) => signals::post(status, &app.admin, &body).await,
         None => signals::unknown(&name),
     }
 }
@@ -263,8 +263,8 @@ async fn skip_record(
 }
 
 /// `GET /connectors/{name}/notifications`.
-async fn notifications(State(shown): App, Path(name): Path<String>) -> Response {
-    let statuses = shown.admin.connectors.statuses();
+async fn notifications(State(app): App, Path(name): Path<String>) -> Response {
+    let statuses = app.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
         Some(status) => fresh(signals::notifications(status)),
         None => signals::unknown(&name),
@@ -313,20 +313,20 @@ async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-async fn data(State(shown): App, Extension(may_change): Extension<MayChange>) -> Response {
-    let histories = shown.histories.lock().unwrap_or_else(PoisonError::into_inner);
-    let data = Data::new(&shown.admin, &histories, may_change, now_us());
+async fn data(State(app): App, Extension(may_change): Extension<MayChange>) -> Response {
+    let histories = app.histories.lock().unwrap_or_else(PoisonError::into_inner);
+    let data = Data::new(&app.admin, &histories, may_change, now_us());
     drop(histories);
     fresh(json(StatusCode::OK, &data))
 }
 
 /// `GET /connectors/{name}/history`.
-async fn week(State(shown): App, Path(name): Path<String>) -> Response {
-    let statuses = shown.admin.connectors.statuses();
+async fn week(State(app): App, Path(name): Path<String>) -> Response {
+    let statuses = app.admin.connectors.statuses();
     if !statuses.iter().any(|status| status.name == name) {
         return signals::unknown(&name);
     }
-    let folder = shown.admin.history.clone();
+    let folder = app.admin.history.clone();
     let read = tokio::task::spawn_blocking(move || Week::read(folder.as_deref(), &name, now_us()));
     match read.await {
         Ok(week) => fresh(json(StatusCode::OK, &week)),

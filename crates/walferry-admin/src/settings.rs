@@ -186,7 +186,7 @@ mod tests {
         let rules = HeaderRule::parse_all(
             "add X-Frame-Options: DENY, \"set Cache-Control: no-cache, no-store\", addDate Last-Modified: 0",
         );
-        let shown: Vec<String> = rules
+        let parsed: Vec<String> = rules
             .unwrap()
             .iter()
             .map(|rule| format!("{} {}={}", rule.add, rule.name, rule.value.to_str().unwrap()))
@@ -196,7 +196,7 @@ mod tests {
             "false cache-control=no-cache, no-store",
             "true last-modified=Thu, 01 Jan 1970 00:00:00 GMT",
         ];
-        assert_eq!(shown, expected);
+        assert_eq!(parsed, expected);
         for text in ["X: y", "put X: y", "add X", "setDate X: soon"] {
             assert!(HeaderRule::parse_all(text).is_err(), "{text}");
         }

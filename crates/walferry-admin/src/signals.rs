@@ -175,7 +175,7 @@ pub(crate) async fn post(status: &Arc<Status>, admin: &Admin, body: &Bytes) -> R
     if let Action::Execute(execute) = action {
         let is_blocking = execute.blocking;
         if asked.check {
-            match admin.herder.look_at_snapshot(&status.name, execute).await {
+            match admin.manager.look_at_snapshot(&status.name, execute).await {
                 Ok(looked) if looked.obstacles.is_empty() => tables = Some(looked.tables),
                 Ok(looked) => return obstructed(looked.obstacles),
                 Err(why) => {
@@ -284,14 +284,14 @@ pub(crate) fn unknown(name: &str) -> Response {
 
 /// The last notifications, oldest first.
 pub(crate) fn notifications(status: &Status) -> Response {
-    let shown = status.notifications().into_iter().map(|told| Notification {
-        id: told.id,
-        aggregate_type: told.aggregate,
-        r#type: told.kind,
-        additional_data: told.data.into_iter().collect(),
-        timestamp: told.time_ms,
+    let notifications = status.notifications().into_iter().map(|notification| Notification {
+        id: notification.id,
+        aggregate_type: notification.aggregate,
+        r#type: notification.kind,
+        additional_data: notification.data.into_iter().collect(),
+        timestamp: notification.time_ms,
     });
-    json(StatusCode::OK, &shown.collect::<Vec<_>>())
+    json(StatusCode::OK, &notifications.collect::<Vec<_>>())
 }
 
 fn refused(code: StatusCode, message: String) -> Response {

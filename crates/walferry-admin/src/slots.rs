@@ -285,10 +285,10 @@ mod tests {
         };
         for (slot, remark) in cases {
             let name = slot.name.clone();
-            let shown = SlotView::new(slot, &own);
-            assert_eq!(shown.remark.as_deref(), remark, "{name}");
+            let view = SlotView::new(slot, &own);
+            assert_eq!(view.remark.as_deref(), remark, "{name}");
             let sql = remark.map(|_| format!("SELECT pg_drop_replication_slot('{name}');"));
-            assert_eq!((shown.forgotten, shown.drop_sql), (remark.is_some(), sql), "{name}");
+            assert_eq!((view.forgotten, view.drop_sql), (remark.is_some(), sql), "{name}");
         }
     }
 
@@ -298,10 +298,10 @@ mod tests {
             synced: Some(true),
             ..slot("copy", false, Some(1e6), 1 << 40)
         };
-        let shown = SlotView::new(copy, &OwnSlots::default());
-        assert_eq!((shown.forgotten, shown.drop_sql), (false, None));
+        let view = SlotView::new(copy, &OwnSlots::default());
+        assert_eq!((view.forgotten, view.drop_sql), (false, None));
         assert_eq!(
-            shown.remark.as_deref(),
+            view.remark.as_deref(),
             Some("a synchronized copy of the primary's slot, for a failover")
         );
     }

@@ -518,10 +518,10 @@ fn kafka_is_troubled(trouble: &OngoingFailure, now_us: i64) -> String {
 
 fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
     let retained = human::bytes(slot.retained_wal_bytes?);
-    let kept = format!("The server keeps {retained} of WAL for the slot");
+    let retained_wal = format!("The server keeps {retained} of WAL for the slot");
     let safe = match slot.safe_wal_size {
         _ if slot.is_lost() => return None,
-        None => return Some(format!("{kept}, without a limit: watch the server's disk.")),
+        None => return Some(format!("{retained_wal}, without a limit: watch the server's disk.")),
         Some(safe) => safe.max(0) as u64,
     };
     let pace = match bytes_per_second {
@@ -532,7 +532,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "{kept}; after {} more{pace}, the slot is lost.",
+        "{retained_wal}; after {} more{pace}, the slot is lost.",
         human::bytes(safe)
     ))
 }
@@ -839,7 +839,7 @@ mod tests {
 
     #[test]
     fn an_outbox_with_many_waiting_one_long_waiting_or_many_dead_rows_is_told() {
-        for (rows, seconds, vacuum, told) in [
+        for (rows, seconds, vacuum, note) in [
             (0, 900.0, None, None),
             (10_000, 300.0, None, None),
             (
@@ -873,9 +873,9 @@ mod tests {
             }]);
             let verdict = Verdict::of(&Observation::at(&status, NOW_US));
             assert!(verdict.ready);
-            assert_eq!(verdict.level, if told.is_some() { Level::Note } else { Level::Good });
-            match told {
-                Some(told) => assert!(verdict.reason.contains(told), "{}", verdict.reason),
+            assert_eq!(verdict.level, if note.is_some() { Level::Note } else { Level::Good });
+            match note {
+                Some(note) => assert!(verdict.reason.contains(note), "{}", verdict.reason),
                 None => assert!(!verdict.reason.contains("outbox"), "{}", verdict.reason),
             }
             assert_eq!(verdict.hints, vacuum.map(str::to_owned).into_iter().collect::<Vec<_>>());
@@ -1087,7 +1087,7 @@ mod tests {
 
     #[test]
     fn positions_that_the_server_lacks_are_told_for_a_week() {
-        for (days, told) in [(1, true), (8, false)] {
+        for (days, is_noted) in [(1, true), (8, false)] {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Streaming);
             status.set_missing(Some(MissingPositions {
@@ -1099,8 +1099,11 @@ mod tests {
             }));
             let verdict = Verdict::of(&Observation::at(&status, NOW_US));
             let says = "between 0/400 and 0/500 of timeline 1 were delivered, but the server does not have them";
-            assert_eq!(verdict.reason.contains(says), told, "{}", verdict.reason);
-            assert!(verdict.ready && (verdict.level == Level::Note) == told, "{verdict:?}");
+            assert_eq!(verdict.reason.contains(says), is_noted, "{}", verdict.reason);
+            assert!(
+                verdict.ready && (verdict.level == Level::Note) == is_noted,
+                "{verdict:?}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::{
     sync::oneshot,
 };
 use walferry_admin::connectors::FixedConnectors;
-use walferry_admin::{Admin, BoundListener, ClusterId, bind, herder::ReadOnly, serve};
+use walferry_admin::{Admin, BoundListener, ClusterId, bind, manager::ReadOnly, serve};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
@@ -159,7 +159,7 @@ async fn ready_tells_of_the_connectors_and_health_of_the_process() {
 async fn a_connector_that_has_not_begun_is_not_ready() {
     let known = Arc::new(FixedConnectors(vec![Arc::new(Status::new("orders", "shop"))]));
     let admin = Admin {
-        herder: Arc::new(ReadOnly(known)),
+        manager: Arc::new(ReadOnly(known)),
         ..Admin::read_only(Arc::new(FixedConnectors(Vec::new())), "1.2.3")
     };
     let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();

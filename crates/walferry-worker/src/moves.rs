@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::sleep;
 use tracing::info;
-use walferry_admin::{connectors::Connectors as _, herder::Herder as _};
+use walferry_admin::{connectors::Connectors as _, manager::ConnectorManager as _};
 use walferry_kafka::connect::{Membership, Share, Standing};
 
 use crate::{

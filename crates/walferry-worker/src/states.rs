@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tracing::{info, warn};
-use walferry_admin::{connect_status, connectors::Connectors as _, herder::Herder as _};
+use walferry_admin::{connect_status, connectors::Connectors as _, manager::ConnectorManager as _};
 use walferry_engine::{Failure, WantedState, status::Phase};
 use walferry_kafka::connect::{StateLog, StateRecords, StatusKey, first_seen_ms, state_record, topic_record};
 

@@ -39,8 +39,8 @@ use tokio::{
 };
 use tracing::{info, warn};
 use walferry_admin::connectors::Connectors as _;
-use walferry_admin::herder::{
-    ElsewhereState, Herder, HerderFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer,
+use walferry_admin::manager::{
+    ConnectorManager, ElsewhereState, ManagerFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer,
 };
 use walferry_config::Worker;
 use walferry_engine::{
@@ -360,7 +360,7 @@ impl Herd {
     fn ask<T: Send + 'static>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ClerkCommand,
-    ) -> HerderFuture<T> {
+    ) -> ManagerFuture<T> {
         let (reply, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(reply));
         Box::pin(async move {
@@ -371,7 +371,7 @@ impl Herd {
     }
 }
 
-impl Herder for Herd {
+impl ConnectorManager for Herd {
     fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()
     }
@@ -394,33 +394,33 @@ impl Herder for Herd {
         }
     }
 
-    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool> {
+    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> ManagerFuture<bool> {
         self.ask(|reply| ClerkCommand::Put(name.to_owned(), configuration, how, reply))
     }
 
-    fn remove(&self, name: &str) -> HerderFuture<()> {
+    fn remove(&self, name: &str) -> ManagerFuture<()> {
         self.ask(|reply| ClerkCommand::Remove(name.to_owned(), reply))
     }
 
-    fn want(&self, name: &str, target: WantedState) -> HerderFuture<()> {
+    fn want(&self, name: &str, target: WantedState) -> ManagerFuture<()> {
         self.ask(|reply| ClerkCommand::Want(name.to_owned(), target, reply))
     }
 
-    fn validate(&self, configuration: Configuration) -> HerderFuture<Validation> {
+    fn validate(&self, configuration: Configuration) -> ManagerFuture<Validation> {
         self.ask(|reply| ClerkCommand::Validate(configuration, reply))
     }
 
-    fn offsets(&self, name: &str) -> HerderFuture<Json> {
+    fn offsets(&self, name: &str) -> ManagerFuture<Json> {
         let (herd, name) = (self.clone(), name.to_owned());
         Box::pin(async move { herd.show_offsets(&name).await })
     }
 
-    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> HerderFuture<()> {
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> ManagerFuture<()> {
         let (herd, name) = (self.clone(), name.to_owned());
         Box::pin(async move { herd.write_offsets(&name, offsets).await })
     }
 
-    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
+    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> ManagerFuture<RequestedSnapshot> {
         let load = self.find(name).map(|connector| keeper::loader(self, name, &connector));
         let load = load.ok_or_else(|| Refused::not_found(name));
         Box::pin(async move {
@@ -451,7 +451,7 @@ impl Herder for Herd {
         })
     }
 
-    fn catch_up(&self) -> HerderFuture<()> {
+    fn catch_up(&self) -> ManagerFuture<()> {
         match self.0.states {
             Some(_) => self.ask(ClerkCommand::CatchUp),
             None => Box::pin(async { Ok(()) }),
@@ -485,7 +485,7 @@ impl Herder for Herd {
         plugins::all()
     }
 
-    fn answers(&self) -> HerderFuture<()> {
+    fn answers(&self) -> ManagerFuture<()> {
         self.ask(ClerkCommand::Answer)
     }
 }

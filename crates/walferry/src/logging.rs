@@ -23,7 +23,7 @@ use tracing_subscriber::{
         time::{FormatTime, SystemTime},
     },
 };
-use walferry_admin::herder::Loggers;
+use walferry_admin::manager::Loggers;
 use walferry_diagnosis::Kind;
 use walferry_diagnosis::printed;
 

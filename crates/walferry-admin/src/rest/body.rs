@@ -5,7 +5,7 @@ use serde_json::{Value as Json, value::RawValue};
 use walferry_config::Members;
 use walferry_engine::WantedState;
 
-use crate::herder::Refused;
+use crate::manager::Refused;
 
 /// Names with texts; `None` where a value is null.
 pub(super) type StringMap = Vec<(String, Option<String>)>;

@@ -7,7 +7,7 @@ use walferry_config::{CONNECTOR_GROUPS, Declaration, Group, Sanitizer, Support};
 use walferry_engine::book::Configuration;
 use walferry_record::java::hash;
 
-use crate::herder::{Plugin, Validation};
+use crate::manager::{Plugin, Validation};
 
 /// What Kafka Connect says of the properties of the classes that it and Walferry have, without its texts. `cargo xtask golden record-rest`
 /// asks a real Connect.

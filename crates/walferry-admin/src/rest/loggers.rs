@@ -9,10 +9,10 @@ use axum::{
 use serde_json::{Map, json};
 
 use super::{Answer, body, ok, query_values};
-use crate::{herder::Refused, routes::App};
+use crate::{manager::Refused, routes::App};
 
-pub(super) async fn all(State(shown): App) -> Answer {
-    let mut all = shown.admin.loggers.all();
+pub(super) async fn all(State(app): App) -> Answer {
+    let mut all = app.admin.loggers.all();
     all.sort();
     let levels = all
         .into_iter()
@@ -20,8 +20,8 @@ pub(super) async fn all(State(shown): App) -> Answer {
     ok(&levels.collect::<Map<_, _>>())
 }
 
-pub(super) async fn one(State(shown): App, Path(logger): Path<String>) -> Answer {
-    let all = shown.admin.loggers.all();
+pub(super) async fn one(State(app): App, Path(logger): Path<String>) -> Answer {
+    let all = app.admin.loggers.all();
     match all.into_iter().find(|(name, ..)| *name == logger) {
         Some((_, level, changed)) => ok(&json!({ "level": level, "last_modified": changed })),
         None => Err(Refused::new(404, format!("Logger {logger} not found."))),
@@ -29,14 +29,9 @@ pub(super) async fn one(State(shown): App, Path(logger): Path<String>) -> Answer
 }
 
 /// There is one worker, so the scope makes no difference but for the answer.
-pub(super) async fn set(
-    State(shown): App,
-    Path(logger): Path<String>,
-    RawQuery(query): RawQuery,
-    body: Bytes,
-) -> Answer {
+pub(super) async fn set(State(app): App, Path(logger): Path<String>, RawQuery(query): RawQuery, body: Bytes) -> Answer {
     let level = body::level(&body)?;
-    let Some(changed) = shown.admin.loggers.set(&logger, &level) else {
+    let Some(changed) = app.admin.loggers.set(&logger, &level) else {
         return Err(Refused::new(404, format!("invalid log level '{level}'.")));
     };
     let scope = query_values(query, "scope");

@@ -28,7 +28,7 @@ use walferry_engine::{
 use crate::{
     connect::{ConnectorStatus, TaskState},
     guard::ClientBaseUri,
-    herder::{Refused, SubmitMode, Validation},
+    manager::{Refused, SubmitMode, Validation},
     routes::{App, AppState, json as json_body, refused},
 };
 
@@ -195,13 +195,13 @@ impl AppState {
         if let Some(status) = self.find(name) {
             return Some(show(&self.status_of(&status)));
         }
-        let elsewhere = self.admin.herder.elsewhere(name)?;
+        let elsewhere = self.admin.manager.elsewhere(name)?;
         Some(show(&ConnectorStatus::elsewhere(name, &elsewhere)))
     }
 
     /// `ConnectorInfo`. A connector has its task unless it is stopped, or new.
     fn info(&self, name: &str, configuration: &Configuration, is_new: bool) -> Json {
-        let stopped = self.admin.herder.target(name) == Some(WantedState::Stopped);
+        let stopped = self.admin.manager.target(name) == Some(WantedState::Stopped);
         let tasks = match is_new || stopped {
             true => json!([]),
             false => json!([{ "connector": name, "task": 0 }]),
@@ -211,7 +211,7 @@ impl AppState {
 
     fn configuration(&self, name: &str) -> Result<Configuration, Refused> {
         self.admin
-            .herder
+            .manager
             .configuration(name)
             .ok_or_else(|| Refused::not_found(name))
     }
@@ -224,8 +224,8 @@ fn as_map(configuration: &Configuration) -> Map<String, Json> {
         .collect()
 }
 
-async fn list(State(shown): App, RawQuery(query): RawQuery) -> Answer {
-    let names = shown.admin.herder.names();
+async fn list(State(app): App, RawQuery(query): RawQuery) -> Answer {
+    let names = app.admin.manager.names();
     let expand = query_values(query.clone(), "expand");
     if expand.is_empty() {
         return ok(&names);
@@ -235,11 +235,11 @@ async fn list(State(shown): App, RawQuery(query): RawQuery) -> Answer {
         let mut expansions = Map::new();
         for what in &expand {
             let found = match what.as_str() {
-                "status" => shown.state_of(&name, |state| json!(state)),
-                "info" => shown
+                "status" => app.state_of(&name, |state| json!(state)),
+                "info" => app
                     .configuration(&name)
                     .ok()
-                    .map(|config| shown.info(&name, &config, false)),
+                    .map(|config| app.info(&name, &config, false)),
                 _ => continue,
             };
             // One that is not started yet has no status, and one that is being removed no information: Connect leaves it out.
@@ -256,41 +256,34 @@ async fn list(State(shown): App, RawQuery(query): RawQuery) -> Answer {
     ok(&all)
 }
 
-async fn create(State(shown): App, Extension(base): Extension<ClientBaseUri>, body: Bytes) -> Answer {
+async fn create(State(app): App, Extension(base): Extension<ClientBaseUri>, body: Bytes) -> Answer {
     let create = body::create(&body)?;
     let configuration = named(&create.name, create.config)?;
-    put_it(
-        &shown,
-        &base,
-        &create.name,
-        configuration,
-        SubmitMode::New(create.target),
-    )
-    .await
+    put_it(&app, &base, &create.name, configuration, SubmitMode::New(create.target)).await
 }
 
 async fn put_config(
-    State(shown): App,
+    State(app): App,
     Extension(base): Extension<ClientBaseUri>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer {
     let configuration = named(&name, body::config(&body)?)?;
-    put_it(&shown, &base, &name, configuration, SubmitMode::Any).await
+    put_it(&app, &base, &name, configuration, SubmitMode::Any).await
 }
 
 async fn patch_config(
-    State(shown): App,
+    State(app): App,
     Extension(base): Extension<ClientBaseUri>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer {
     // Without a body Connect looks for the connector first.
     if body::is_null(&body) {
-        shown.configuration(&name)?;
+        app.configuration(&name)?;
     }
     let patch = body::config(&body)?;
-    let before = shown.configuration(&name)?;
+    let before = app.configuration(&name)?;
     let mut configuration = before.clone();
     for (property, text) in patch {
         match text {
@@ -304,7 +297,7 @@ async fn patch_config(
     let texts = configuration.into_iter().map(|(property, text)| (property, Some(text)));
     let configuration = named(&name, texts.collect())?;
     // Checking it takes a while. What another request changes meanwhile must not be undone.
-    let mut response = put_it(&shown, &base, &name, configuration, SubmitMode::Over(before)).await?;
+    let mut response = put_it(&app, &base, &name, configuration, SubmitMode::Over(before)).await?;
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }
@@ -330,29 +323,23 @@ fn named(name: &str, mut config: body::StringMap) -> Result<body::StringMap, Ref
     }
 }
 
-async fn put_it(
-    shown: &AppState,
-    base: &ClientBaseUri,
-    name: &str,
-    config: body::StringMap,
-    how: SubmitMode,
-) -> Answer {
+async fn put_it(app: &AppState, base: &ClientBaseUri, name: &str, config: body::StringMap, how: SubmitMode) -> Answer {
     // Clients take these out of a path, and could neither ask for the connector nor delete it.
-    if matches!(name, "." | "..") && shown.configuration(name).is_err() {
+    if matches!(name, "." | "..") && app.configuration(name).is_err() {
         let message =
             format!("Connector name {name} is part of no URL: clients remove it from a path. Choose another name");
         return Err(Refused::new(400, message));
     }
     // Its references need not be ones that the REST API may resolve.
     let given = without_nulls(&config);
-    if shown.admin.herder.is_kept(name, &given, &how)? {
-        return Ok(json_body(StatusCode::OK, &shown.info(name, &given, false)));
+    if app.admin.manager.is_kept(name, &given, &how)? {
+        return Ok(json_body(StatusCode::OK, &app.info(name, &given, false)));
     }
-    let configuration = validated(shown, config).await?;
+    let configuration = validated(app, config).await?;
     // Connect looks whether there is one only after it has looked whether it is valid.
-    let is_new = shown.admin.herder.put(name, configuration.clone(), how).await?;
+    let is_new = app.admin.manager.put(name, configuration.clone(), how).await?;
     let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = json_body(code, &shown.info(name, &configuration, is_new));
+    let mut response = json_body(code, &app.info(name, &configuration, is_new));
     if is_new {
         let location = format!("{}/connectors/{}", base.0, encoded(name));
         if let Ok(location) = HeaderValue::from_str(&location) {
@@ -368,15 +355,15 @@ fn without_nulls(config: &body::StringMap) -> Configuration {
 }
 
 /// A configuration that nothing is wrong with.
-async fn validated(shown: &AppState, config: body::StringMap) -> Result<Configuration, Refused> {
-    known_class(shown, &config)?;
+async fn validated(app: &AppState, config: body::StringMap) -> Result<Configuration, Refused> {
+    known_class(app, &config)?;
     let nulls: Vec<String> = config
         .iter()
         .filter(|(_, text)| text.is_none())
         .map(|(name, _)| name.clone())
         .collect();
     let configuration = without_nulls(&config);
-    let mut validation = shown.admin.herder.validate(configuration.clone()).await?;
+    let mut validation = app.admin.manager.validate(configuration.clone()).await?;
     if let Some(unresolved) = validation.unresolved {
         return Err(Refused::new(500, unresolved));
     }
@@ -403,7 +390,7 @@ async fn validated(shown: &AppState, config: body::StringMap) -> Result<Configur
 }
 
 /// The class must be there. Where none is named, the configuration is shown without what may be secret.
-fn known_class(shown: &AppState, config: &body::StringMap) -> Result<(), Refused> {
+fn known_class(app: &AppState, config: &body::StringMap) -> Result<(), Refused> {
     let class = config
         .iter()
         .find(|(name, _)| name == "connector.class")
@@ -425,7 +412,7 @@ fn known_class(shown: &AppState, config: &body::StringMap) -> Result<(), Refused
     if is_ours(class) {
         return Ok(());
     }
-    let version = shown.admin.version;
+    let version = app.admin.version;
     let available = [CLASS, RELAY_CLASS].map(|class| {
         format!(
             "PluginDesc{{klass=class {class}, name='{class}', version='{version}', encodedVersion={version}, type=source, \
@@ -466,73 +453,72 @@ fn must_have_offsets(name: &str, configuration: &Configuration) -> Result<(), Re
     ))
 }
 
-async fn info(State(shown): App, Path(name): Path<String>) -> Answer {
-    let configuration = shown.configuration(&name)?;
-    ok(&shown.info(&name, &configuration, false))
+async fn info(State(app): App, Path(name): Path<String>) -> Answer {
+    let configuration = app.configuration(&name)?;
+    ok(&app.info(&name, &configuration, false))
 }
 
-async fn config(State(shown): App, Path(name): Path<String>) -> Answer {
-    ok(&as_map(&shown.configuration(&name)?))
+async fn config(State(app): App, Path(name): Path<String>) -> Answer {
+    ok(&as_map(&app.configuration(&name)?))
 }
 
-async fn remove(State(shown): App, Path(name): Path<String>) -> Answer {
-    shown.configuration(&name)?;
-    shown.admin.herder.remove(&name).await?;
+async fn remove(State(app): App, Path(name): Path<String>) -> Answer {
+    app.configuration(&name)?;
+    app.admin.manager.remove(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn status(State(shown): App, Path(name): Path<String>) -> Answer {
-    match shown.state_of(&name, |state| json_body(StatusCode::OK, state)) {
+async fn status(State(app): App, Path(name): Path<String>) -> Answer {
+    match app.state_of(&name, |state| json_body(StatusCode::OK, state)) {
         Some(response) => Ok(response),
         None => Err(Refused::new(404, format!("No status found for connector {name}"))),
     }
 }
 
 /// Like the others, it answers before the connector has done what is asked.
-async fn pause(State(shown): App, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, WantedState::Paused, StatusCode::ACCEPTED).await
+async fn pause(State(app): App, Path(name): Path<String>) -> Answer {
+    want(&app, &name, WantedState::Paused, StatusCode::ACCEPTED).await
 }
 
-async fn resume(State(shown): App, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, WantedState::Running, StatusCode::ACCEPTED).await
+async fn resume(State(app): App, Path(name): Path<String>) -> Answer {
+    want(&app, &name, WantedState::Running, StatusCode::ACCEPTED).await
 }
 
-async fn stop(State(shown): App, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, WantedState::Stopped, StatusCode::NO_CONTENT).await
+async fn stop(State(app): App, Path(name): Path<String>) -> Answer {
+    want(&app, &name, WantedState::Stopped, StatusCode::NO_CONTENT).await
 }
 
-async fn want(shown: &AppState, name: &str, target: WantedState, code: StatusCode) -> Answer {
-    if shown.admin.herder.target(name).is_none() {
+async fn want(app: &AppState, name: &str, target: WantedState, code: StatusCode) -> Answer {
+    if app.admin.manager.target(name).is_none() {
         return Err(Refused::new(404, format!("Unknown connector {name}")));
     }
-    shown.admin.herder.want(name, target).await?;
+    app.admin.manager.want(name, target).await?;
     Ok(code.into_response())
 }
 
 /// Without flags Connect restarts the connector and leaves its task alone. Here a connector is no more than its task, so there is
 /// nothing to do then, unless the connector itself has failed.
-async fn restart(State(shown): App, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
+async fn restart(State(app): App, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
     let (tasks, only_failed) = (
         is_set(query.as_ref(), "includeTasks"),
         is_set(query.as_ref(), "onlyFailed"),
     );
     let unknown = || Refused::new(404, format!("Unknown connector: {name}"));
-    shown.admin.herder.target(&name).ok_or_else(unknown)?;
+    app.admin.manager.target(&name).ok_or_else(unknown)?;
     let is_plain = !tasks && !only_failed;
     let done = || StatusCode::NO_CONTENT.into_response();
-    let status = match shown.find(&name) {
+    let status = match app.find(&name) {
         Some(status) => status,
         None if is_plain => return Ok(done()),
         None => return Err(unknown()),
     };
     let has_failed = matches!(status.phase(), Phase::Failed(_));
-    let mut body = shown.status_of(&status);
+    let mut body = app.status_of(&status);
     let restarts_task = tasks && (!only_failed || has_failed);
     if body.is_failed() || restarts_task {
         // What runs by now is restarted only if its task was asked for.
         let only_failed = only_failed || !tasks;
-        shown
-            .admin
+        app.admin
             .connectors
             .restart(&name, only_failed)
             .map_err(|_| unknown())?;
@@ -550,24 +536,24 @@ async fn restart(State(shown): App, Path(name): Path<String>, RawQuery(query): R
 }
 
 /// There is one task, number 0.
-async fn restart_task(State(shown): App, Path((name, task)): Path<(String, String)>) -> Answer {
+async fn restart_task(State(app): App, Path((name, task)): Path<(String, String)>) -> Answer {
     let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
-    if shown.admin.herder.target(&name).is_none() {
+    if app.admin.manager.target(&name).is_none() {
         return Err(Refused::new(404, format!("Unknown connector: {name}")));
     }
     // A stopped connector has no task.
-    let is_stopped = shown.admin.herder.target(&name) == Some(WantedState::Stopped);
-    if task != 0 || is_stopped || shown.admin.connectors.restart(&name, false).is_err() {
+    let is_stopped = app.admin.manager.target(&name) == Some(WantedState::Stopped);
+    if task != 0 || is_stopped || app.admin.connectors.restart(&name, false).is_err() {
         return Err(Refused::new(404, format!("Unknown task: {name}-{task}")));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn tasks(State(shown): App, Path(name): Path<String>) -> Answer {
-    let configuration = shown.configuration(&name)?;
-    if shown.admin.herder.target(&name) == Some(WantedState::Stopped) {
+async fn tasks(State(app): App, Path(name): Path<String>) -> Answer {
+    let configuration = app.configuration(&name)?;
+    if app.admin.manager.target(&name) == Some(WantedState::Stopped) {
         return ok(&json!([]));
     }
     let mut config = as_map(&configuration);
@@ -579,7 +565,7 @@ async fn tasks(State(shown): App, Path(name): Path<String>) -> Answer {
     ok(&json!([{ "id": { "connector": name, "task": 0 }, "config": config }]))
 }
 
-async fn task_status(State(shown): App, Path((name, task)): Path<(String, String)>) -> Answer {
+async fn task_status(State(app): App, Path((name, task)): Path<(String, String)>) -> Answer {
     let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
@@ -588,43 +574,43 @@ async fn task_status(State(shown): App, Path((name, task)): Path<(String, String
         let state: Option<&TaskState> = state.tasks().get(place?);
         state.map(|state| json_body(StatusCode::OK, state))
     };
-    match shown.state_of(&name, of_task).flatten() {
+    match app.state_of(&name, of_task).flatten() {
         Some(response) => Ok(response),
         None => Err(Refused::new(404, format!("No status found for task {name}-{task}"))),
     }
 }
 
-async fn topics(State(shown): App, Path(name): Path<String>) -> Answer {
-    if !shown.admin.settings.topic_tracking {
+async fn topics(State(app): App, Path(name): Path<String>) -> Answer {
+    if !app.admin.settings.topic_tracking {
         return Err(Refused::new(403, "Topic tracking is disabled."));
     }
-    let topics = shown.admin.herder.topics(&name);
+    let topics = app.admin.manager.topics(&name);
     ok(&json!({ name: { "topics": topics } }))
 }
 
-async fn reset_topics(State(shown): App, Path(name): Path<String>) -> Answer {
-    let settings = &shown.admin.settings;
+async fn reset_topics(State(app): App, Path(name): Path<String>) -> Answer {
+    let settings = &app.admin.settings;
     if !settings.topic_tracking {
         return Err(Refused::new(403, "Topic tracking is disabled."));
     }
     if !settings.topic_tracking_reset {
         return Err(Refused::new(403, "Topic tracking reset is disabled."));
     }
-    shown.admin.herder.reset_topics(&name)?;
+    app.admin.manager.reset_topics(&name)?;
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-async fn offsets(State(shown): App, Path(name): Path<String>) -> Answer {
-    shown.configuration(&name)?;
-    ok(&shown.admin.herder.offsets(&name).await?)
+async fn offsets(State(app): App, Path(name): Path<String>) -> Answer {
+    app.configuration(&name)?;
+    ok(&app.admin.manager.offsets(&name).await?)
 }
 
-async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes) -> Answer {
+async fn alter_offsets(State(app): App, Path(name): Path<String>, body: Bytes) -> Answer {
     let entries = body::offsets(&body)?;
     // The leader may have stopped it a moment ago.
-    shown.admin.herder.catch_up().await?;
-    must_have_offsets(&name, &shown.configuration(&name)?)?;
-    must_be_stopped(&shown, &name)?;
+    app.admin.manager.catch_up().await?;
+    must_have_offsets(&name, &app.configuration(&name)?)?;
+    must_be_stopped(&app, &name)?;
     let mut offsets = Vec::new();
     for (partition, offset) in entries {
         for (field, value) in offset.as_object().into_iter().flatten() {
@@ -639,24 +625,23 @@ async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes)
         }
         offsets.push(json!({ "partition": partition, "offset": offset }));
     }
-    shown
-        .admin
-        .herder
+    app.admin
+        .manager
         .alter_offsets(&name, Some(json!({ "offsets": offsets })))
         .await?;
     ok(&changed_offsets("altered"))
 }
 
-async fn reset_offsets(State(shown): App, Path(name): Path<String>) -> Answer {
-    shown.admin.herder.catch_up().await?;
-    must_have_offsets(&name, &shown.configuration(&name)?)?;
-    must_be_stopped(&shown, &name)?;
-    shown.admin.herder.alter_offsets(&name, None).await?;
+async fn reset_offsets(State(app): App, Path(name): Path<String>) -> Answer {
+    app.admin.manager.catch_up().await?;
+    must_have_offsets(&name, &app.configuration(&name)?)?;
+    must_be_stopped(&app, &name)?;
+    app.admin.manager.alter_offsets(&name, None).await?;
     ok(&changed_offsets("reset"))
 }
 
-fn must_be_stopped(shown: &AppState, name: &str) -> Result<(), Refused> {
-    if shown.admin.herder.target(name) == Some(WantedState::Stopped) {
+fn must_be_stopped(app: &AppState, name: &str) -> Result<(), Refused> {
+    if app.admin.manager.target(name) == Some(WantedState::Stopped) {
         return Ok(());
     }
     Err(Refused::not_stopped(name))
@@ -671,28 +656,28 @@ fn changed_offsets(how: &str) -> Json {
     })
 }
 
-async fn plugins(State(shown): App, RawQuery(query): RawQuery) -> Answer {
+async fn plugins(State(app): App, RawQuery(query): RawQuery) -> Answer {
     let values = query_values(query, "connectorsOnly");
     let all = values.first().is_some_and(|value| !value.eq_ignore_ascii_case("true"));
-    let plugins = shown
+    let plugins = app
         .admin
-        .herder
+        .manager
         .plugins()
         .into_iter()
         .filter(|plugin| all || plugin.kind == "source");
-    let version = shown.admin.version;
+    let version = app.admin.version;
     let plugins = plugins.map(|plugin| json!({ "class": plugin.class, "type": plugin.kind, "version": version }));
     ok(&plugins.collect::<Vec<_>>())
 }
 
-async fn plugin_config(State(shown): App, Path(name): Path<String>) -> Answer {
-    match definitions::find(&shown.admin.herder.plugins(), &[], &name) {
+async fn plugin_config(State(app): App, Path(name): Path<String>) -> Answer {
+    match definitions::find(&app.admin.manager.plugins(), &[], &name) {
         Some(plugin) => ok(&definitions::of_plugin(plugin)),
         None => Err(Refused::new(404, format!("Unknown plugin {name}."))),
     }
 }
 
-async fn validate(State(shown): App, Path(plugin): Path<String>, body: Bytes) -> Answer {
+async fn validate(State(app): App, Path(plugin): Path<String>, body: Bytes) -> Answer {
     let config = body::config(&body)?;
     let class = config
         .iter()
@@ -710,13 +695,13 @@ async fn validate(State(shown): App, Path(plugin): Path<String>, body: Bytes) ->
         let message = format!("Included connector type {class} does not match request type {plugin}");
         return Err(Refused::new(400, message));
     }
-    known_class(&shown, &config).map_err(|refused| {
+    known_class(&app, &config).map_err(|refused| {
         let exception = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException";
         Refused::new(500, format!("{exception}: {}", refused.message))
     })?;
     let has_name = config.iter().any(|(name, text)| name == "name" && text.is_some());
     let configuration = without_nulls(&config);
-    let mut validation: Validation = shown.admin.herder.validate(configuration.clone()).await?;
+    let mut validation: Validation = app.admin.manager.validate(configuration.clone()).await?;
     if let Some(unresolved) = validation.unresolved {
         return Err(Refused::new(500, unresolved));
     }
@@ -724,7 +709,7 @@ async fn validate(State(shown): App, Path(plugin): Path<String>, body: Bytes) ->
         let message = "Missing required configuration \"name\" which has no default value.";
         validation.errors.push(("name".into(), message.into()));
     }
-    let (plugins, version) = (shown.admin.herder.plugins(), shown.admin.version);
+    let (plugins, version) = (app.admin.manager.plugins(), app.admin.version);
     let class = match is_relay(&configuration) {
         true => RELAY_CLASS,
         false => CLASS,

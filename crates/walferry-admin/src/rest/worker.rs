@@ -7,29 +7,29 @@ use tokio::time::timeout;
 
 use crate::{
     connect::{Health, Root},
-    herder::HerderFuture,
+    manager::ManagerFuture,
     routes::{App, json},
     settings::StandbyStage,
 };
 
-pub(super) async fn root(State(shown): App) -> Response {
-    json(StatusCode::OK, &Root::of(&shown.admin).await)
+pub(super) async fn root(State(app): App) -> Response {
+    json(StatusCode::OK, &Root::of(&app.admin).await)
 }
 
 /// As in Connect, a worker is healthy if it can answer a request that changes something (KIP-1017). A process that waits for its turn is
 /// healthy, too: it is like a worker of Connect that leaves the work to another one.
-pub(super) async fn health(State(shown): App) -> Response {
-    let settings = &shown.admin.settings;
+pub(super) async fn health(State(app): App) -> Response {
+    let settings = &app.admin.settings;
     let health = match settings.standby.as_ref().map(|standby| standby.stage()) {
         Some(StandbyStage::Starting(why)) => Health::starting(&why),
         Some(StandbyStage::Waiting(why)) => Health::waiting(&why),
-        None => asked(shown.admin.herder.answers(), settings.health_time_limit).await,
+        None => asked(app.admin.manager.answers(), settings.health_time_limit).await,
     };
     let code = StatusCode::from_u16(health.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     json(code, &health)
 }
 
-async fn asked(answers: HerderFuture<()>, limit: Duration) -> Health {
+async fn asked(answers: ManagerFuture<()>, limit: Duration) -> Health {
     match timeout(limit, answers).await {
         Ok(Ok(())) => Health::healthy(),
         Ok(Err(refused)) => Health::unhealthy(&refused.message),

@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     AccessList, Answerer, BodyRoom, Digested, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody,
     RecordSkips, RestSettings, Route, Standby, StandbyStage, User,
-    herder::{Herder, HerderFuture, Loggers, Plugin, Refused, SubmitMode, Validation},
+    manager::{ConnectorManager, Loggers, ManagerFuture, Plugin, Refused, SubmitMode, Validation},
 };
 
 /// All routes: path and methods.
@@ -27,7 +27,7 @@ fn resources() -> impl Iterator<Item = (&'static str, Vec<String>)> {
 #[test]
 fn the_open_api_document_has_the_paths_and_methods_that_there_are() {
     let document: Json = serde_json::from_str(OPEN_API).unwrap();
-    let told = document["paths"].as_object().unwrap().iter().map(|(path, operations)| {
+    let documented = document["paths"].as_object().unwrap().iter().map(|(path, operations)| {
         let methods = operations.as_object().unwrap().keys();
         let methods = methods.filter(|key| *key != "parameters");
         (path.clone(), methods.map(|method| method.to_uppercase()).collect())
@@ -38,7 +38,7 @@ fn the_open_api_document_has_the_paths_and_methods_that_there_are() {
         all
     };
     let there = resources().map(|(path, methods)| (path.to_owned(), methods));
-    assert_eq!(sorted(told.collect()), sorted(there.collect()));
+    assert_eq!(sorted(documented.collect()), sorted(there.collect()));
 }
 
 /// Does whatever it is asked. There are a connector `runs` and a connector `stopped`.
@@ -49,7 +49,7 @@ struct Obedient {
 }
 
 impl Obedient {
-    fn done<T: Send + 'static>(&self, done: T) -> HerderFuture<T> {
+    fn done<T: Send + 'static>(&self, done: T) -> ManagerFuture<T> {
         match self.hangs {
             true => Box::pin(pending()),
             false => Box::pin(async { Ok(done) }),
@@ -57,7 +57,7 @@ impl Obedient {
     }
 }
 
-impl Herder for Obedient {
+impl ConnectorManager for Obedient {
     fn names(&self) -> Vec<String> {
         vec!["runs".into(), "stopped".into()]
     }
@@ -81,27 +81,27 @@ impl Herder for Obedient {
         self.configuration(name).map(|_| target)
     }
 
-    fn put(&self, name: &str, _: Configuration, _: SubmitMode) -> HerderFuture<bool> {
+    fn put(&self, name: &str, _: Configuration, _: SubmitMode) -> ManagerFuture<bool> {
         self.done(self.configuration(name).is_none())
     }
 
-    fn remove(&self, _: &str) -> HerderFuture<()> {
+    fn remove(&self, _: &str) -> ManagerFuture<()> {
         self.done(())
     }
 
-    fn want(&self, _: &str, _: WantedState) -> HerderFuture<()> {
+    fn want(&self, _: &str, _: WantedState) -> ManagerFuture<()> {
         self.done(())
     }
 
-    fn validate(&self, _: Configuration) -> HerderFuture<Validation> {
+    fn validate(&self, _: Configuration) -> ManagerFuture<Validation> {
         self.done(Validation::default())
     }
 
-    fn offsets(&self, _: &str) -> HerderFuture<Json> {
+    fn offsets(&self, _: &str) -> ManagerFuture<Json> {
         self.done(serde_json::json!({ "offsets": [] }))
     }
 
-    fn alter_offsets(&self, _: &str, _: Option<Json>) -> HerderFuture<()> {
+    fn alter_offsets(&self, _: &str, _: Option<Json>) -> ManagerFuture<()> {
         self.done(())
     }
 
@@ -121,7 +121,7 @@ impl Herder for Obedient {
         }]
     }
 
-    fn answers(&self) -> HerderFuture<()> {
+    fn answers(&self) -> ManagerFuture<()> {
         self.done(())
     }
 }
@@ -157,7 +157,7 @@ fn statuses() -> [Arc<Status>; 2] {
 
 async fn endpoint_of(connectors: Arc<dyn Connectors>, settings: RestSettings, hangs: bool) -> SocketAddr {
     let admin = Admin {
-        herder: Arc::new(Obedient { hangs }),
+        manager: Arc::new(Obedient { hangs }),
         loggers: Arc::new(Obedient { hangs }),
         record_skips: Some(Arc::new(Obedient { hangs })),
         kafka_cluster_id: Arc::new(crate::ClusterId::of("cluster")),

@@ -7,7 +7,7 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
 };
-use walferry_admin::herder::Refused;
+use walferry_admin::manager::Refused;
 use walferry_engine::WantedState;
 use walferry_kafka::connect::{OffsetLog, OffsetRecord};
 use walferry_offset::{FileStore, Import, export_rest, import};

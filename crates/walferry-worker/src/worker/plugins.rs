@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use walferry_admin::herder::Plugin;
+use walferry_admin::manager::Plugin;
 use walferry_config::{CONNECTOR_GROUPS, Group};
 use walferry_transform::{Documented, all_predicates, all_transforms};
 

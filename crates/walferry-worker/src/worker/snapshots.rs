@@ -1,7 +1,7 @@
 //! What would make a snapshot fail, before a signal asks for it.
 
 use tokio::task::spawn_blocking;
-use walferry_admin::herder::RequestedSnapshot;
+use walferry_admin::manager::RequestedSnapshot;
 use walferry_engine::{Disposition, Failure, Kind, status::Execute};
 
 use crate::{assemble, loaded::Loaded, process};

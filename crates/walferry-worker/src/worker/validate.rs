@@ -1,7 +1,7 @@
 //! The problems of a configuration, with the texts of Kafka Connect and Debezium where they have texts for them.
 
 use tokio::task::spawn_blocking;
-use walferry_admin::herder::Validation;
+use walferry_admin::manager::Validation;
 use walferry_config::{CONNECTOR_GROUPS, Sanitizer};
 use walferry_diagnosis::Diagnosis;
 use walferry_engine::{Failure, book::Configuration};

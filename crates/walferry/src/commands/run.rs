@@ -365,7 +365,7 @@ impl Process<'_> {
             settings.forwarder = Some(Arc::new(member));
         }
         let admin = Admin {
-            herder: Arc::new(herd.clone()),
+            manager: Arc::new(herd.clone()),
             loggers: Arc::new(logging::Levels),
             settings,
             kafka_cluster_id: cluster,

@@ -11,7 +11,7 @@ use tokio::{sync::watch, task::spawn_blocking};
 use ureq::{Agent, http};
 use walferry_admin::{
     Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupWorker, HeldBody, Route,
-    SeenWorkers, herder::Refused, https_client,
+    SeenWorkers, https_client, manager::Refused,
 };
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;

@@ -1,4 +1,4 @@
-//! What the REST API needs of the process, named as in Kafka Connect's herder, and an implementation that can only show connectors.
+//! What the REST API needs of the process (Kafka Connect calls this the herder), and an implementation that can only show connectors.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -60,7 +60,7 @@ impl Refused {
 }
 
 /// An answer that comes later.
-pub type HerderFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
+pub type ManagerFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
 
 /// How a configuration is submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct Validation {
 /// # Errors
 /// The future fails with what Connect's REST API answers: a status and a message, such as 404 for a connector that does not exist, 409 for a
 /// name that is taken, and 500 when the change cannot be made durable.
-pub trait Herder: fmt::Debug + Send + Sync {
+pub trait ConnectorManager: fmt::Debug + Send + Sync {
     /// Names of all connectors.
     fn names(&self) -> Vec<String>;
 
@@ -140,22 +140,22 @@ pub trait Herder: fmt::Debug + Send + Sync {
     }
 
     /// Stores a valid configuration. Returns whether the connector is new.
-    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool>;
+    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> ManagerFuture<bool>;
 
     /// Removes a connector. Its offset stays.
-    fn remove(&self, name: &str) -> HerderFuture<()>;
+    fn remove(&self, name: &str) -> ManagerFuture<()>;
 
     /// Runs, pauses or stops a connector from now on, also after a restart of the process.
-    fn want(&self, name: &str, target: WantedState) -> HerderFuture<()>;
+    fn want(&self, name: &str, target: WantedState) -> ManagerFuture<()>;
 
     /// Finds the problems of a configuration.
-    fn validate(&self, configuration: Configuration) -> HerderFuture<Validation>;
+    fn validate(&self, configuration: Configuration) -> ManagerFuture<Validation>;
 
     /// The offsets of a connector: the body of `GET /connectors/{name}/offsets`.
-    fn offsets(&self, name: &str) -> HerderFuture<Json>;
+    fn offsets(&self, name: &str) -> ManagerFuture<Json>;
 
     /// Writes the offsets of a stopped connector: the body of `PATCH`; `None` removes them all.
-    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> HerderFuture<()>;
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> ManagerFuture<()>;
 
     /// The topics that a connector has sent records to since they were last reset. None for an unknown connector.
     fn topics(&self, name: &str) -> Vec<String>;
@@ -170,7 +170,7 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn plugins(&self) -> Vec<Plugin>;
 
     /// Looks at a snapshot before a signal asks for it: the tables that it would read, and why it would fail.
-    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
+    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> ManagerFuture<RequestedSnapshot> {
         let _ = (name, snapshot);
         Box::pin(async { Ok(RequestedSnapshot::default()) })
     }
@@ -194,15 +194,15 @@ pub trait Herder: fmt::Debug + Send + Sync {
     }
 
     /// Completes once this worker has seen what other workers have changed until now.
-    fn catch_up(&self) -> HerderFuture<()> {
+    fn catch_up(&self) -> ManagerFuture<()> {
         Box::pin(async { Ok(()) })
     }
 
     /// Completes once the part of the process that makes changes has reached this request: a sign that changes can be made.
-    fn answers(&self) -> HerderFuture<()>;
+    fn answers(&self) -> ManagerFuture<()>;
 }
 
-/// Shows and controls connectors that are in no book. Their configurations are not shown and cannot be changed.
+/// Shows and controls connectors that are in no store. Their configurations are not shown and cannot be changed.
 #[derive(Debug, Clone)]
 pub struct ReadOnly(pub Arc<dyn Connectors>);
 
@@ -214,12 +214,12 @@ impl ReadOnly {
         )
     }
 
-    fn refuse<T: Send + 'static>() -> HerderFuture<T> {
+    fn refuse<T: Send + 'static>() -> ManagerFuture<T> {
         Box::pin(async { Err(Self::refused()) })
     }
 }
 
-impl Herder for ReadOnly {
+impl ConnectorManager for ReadOnly {
     fn names(&self) -> Vec<String> {
         self.0.statuses().iter().map(|status| status.name.clone()).collect()
     }
@@ -233,28 +233,28 @@ impl Herder for ReadOnly {
         self.configuration(name).map(|_| WantedState::Running)
     }
 
-    fn put(&self, _: &str, _: Configuration, _: SubmitMode) -> HerderFuture<bool> {
+    fn put(&self, _: &str, _: Configuration, _: SubmitMode) -> ManagerFuture<bool> {
         Self::refuse()
     }
 
-    fn remove(&self, _: &str) -> HerderFuture<()> {
+    fn remove(&self, _: &str) -> ManagerFuture<()> {
         Self::refuse()
     }
 
-    fn want(&self, name: &str, target: WantedState) -> HerderFuture<()> {
+    fn want(&self, name: &str, target: WantedState) -> ManagerFuture<()> {
         let done = steer(self.0.as_ref(), name, target);
         Box::pin(async { done })
     }
 
-    fn validate(&self, _: Configuration) -> HerderFuture<Validation> {
+    fn validate(&self, _: Configuration) -> ManagerFuture<Validation> {
         Self::refuse()
     }
 
-    fn offsets(&self, _: &str) -> HerderFuture<Json> {
+    fn offsets(&self, _: &str) -> ManagerFuture<Json> {
         Self::refuse()
     }
 
-    fn alter_offsets(&self, _: &str, _: Option<Json>) -> HerderFuture<()> {
+    fn alter_offsets(&self, _: &str, _: Option<Json>) -> ManagerFuture<()> {
         Self::refuse()
     }
 
@@ -274,7 +274,7 @@ impl Herder for ReadOnly {
         Vec::new()
     }
 
-    fn answers(&self) -> HerderFuture<()> {
+    fn answers(&self) -> ManagerFuture<()> {
         Box::pin(async { Ok(()) })
     }
 }
