@@ -115,7 +115,8 @@ impl Contact {
 }
 
 /// A question to the brokers for the members of the group.
-pub(super) struct Question {
+#[derive(Debug)]
+pub struct Question {
     id: String,
     at: Duration,
 }

@@ -23,7 +23,7 @@ pub(super) const REQUEST: Duration = Duration::from_secs(10);
 const STILL: Duration = Duration::from_secs(5);
 
 /// The time since the machine was started.
-pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// A clock that also counts the time in which the machine is suspended. The one of [`std::time::Instant`] stands still then, as if the
 /// brokers had waited, too.
@@ -48,7 +48,7 @@ pub(super) fn since_boot() -> Duration {
 pub struct Lease(Arc<Mutex<HeldLease>>);
 
 /// A client with records that are queued for Kafka.
-pub(crate) trait Queue: Send + Sync {
+pub trait Queue: Send + Sync {
     /// Gives up all of them, because another process may be about to send the same records.
     fn give_up(&self);
 }
@@ -120,7 +120,7 @@ impl Lease {
     }
 
     /// Registers a client: it gives up its queued records when the lease is over or in doubt.
-    pub(crate) fn include(&self, queue: Weak<dyn Queue>) {
+    pub fn include(&self, queue: Weak<dyn Queue>) {
         let is_over = self.with(|held| {
             held.queues.retain(|queue| queue.strong_count() > 0);
             held.queues.push(queue.clone());
@@ -132,7 +132,7 @@ impl Lease {
     }
 
     /// Whether a record may be written now.
-    pub(crate) fn holds(&self) -> bool {
+    pub fn holds(&self) -> bool {
         self.with(|held| !held.over && held.seen.is_none_or(|seen| (held.clock)().saturating_sub(seen) < STILL))
     }
 }
@@ -143,25 +143,23 @@ impl Lease {
 pub(super) struct StallWatch {
     clock: Clock,
     lease: Lease,
-    /// A topic that members may commit an offset for.
-    topic: String,
     /// The end of the last round.
     last: Duration,
     pub(super) is_doubtful: bool,
 }
 
 impl StallWatch {
-    pub(super) fn new(clock: Clock, lease: Lease, topic: String) -> Self {
+    pub(super) fn new(clock: Clock, lease: Lease) -> Self {
         Self {
             last: clock(),
             clock,
             lease,
-            topic,
             is_doubtful: false,
         }
     }
 
-    pub(super) fn look<C: ConsumerContext>(&mut self, consumer: &BaseConsumer<C>) {
+    /// `confirm` asks the brokers whether this process is still a member.
+    pub(super) fn look(&mut self, confirm: impl FnOnce() -> bool) {
         let now = (self.clock)();
         if now.saturating_sub(self.last) > STILL {
             warn!(
@@ -175,7 +173,7 @@ impl StallWatch {
         }
         if self.is_doubtful {
             self.lease.with(|held| held.asked += 1);
-            self.is_doubtful = !is_confirmed(consumer, &self.topic);
+            self.is_doubtful = !confirm();
         }
         if !self.is_doubtful {
             // The time before the brokers were asked.
@@ -187,8 +185,9 @@ impl StallWatch {
 }
 
 /// Asks the brokers whether this process is still a member of its group, in the generation that it knows. They accept an offset only from such
-/// a member. The client's own heartbeats are sent in the background, and nobody sees which one was answered after the pause.
-fn is_confirmed<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str) -> bool {
+/// a member. The client's own heartbeats are sent in the background, and nobody sees which one was answered after the pause. `topic` is one that
+/// members may commit an offset for.
+pub(super) fn is_confirmed<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str) -> bool {
     let position = consumer.position().ok();
     let position = position.and_then(|list| list.find_partition(topic, 0).map(|found| found.offset()));
     let position = match position {

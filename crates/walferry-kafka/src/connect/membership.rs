@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rdkafka::{
@@ -39,10 +39,11 @@ use super::{
     ConnectTopics, Lease, Topic,
     client_id::client_id,
     contact::{Contact, STATISTICS_MS, UNSEEN},
-    group::{Clock, GroupErrors, StallWatch, since_boot},
+    driver::{GroupClient, MemberLooks, MembershipDriver},
+    group::{Clock, GroupErrors, is_confirmed, since_boot},
     members::{GroupReader, GroupView, work_topic},
     partition::partition_of,
-    places::Places,
+    places::{Places, Share, Standing},
 };
 use crate::{auth::tokens::LoggedIn, failure, native};
 
@@ -55,39 +56,10 @@ const POLL: Duration = Duration::from_millis(50);
 const SESSION_MS: &str = "6000";
 /// A member learns with its next heartbeat that the group changes.
 const HEARTBEAT_MS: &str = "300";
-/// Connectors that take longer to stop are abandoned, and with them all that this process has.
-const RELEASE: Duration = Duration::from_secs(45);
-/// How often the members are looked at while nothing changes.
-const LOOK: Duration = Duration::from_secs(2);
-/// How soon they are looked at again while something moves.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The partition of the work topic to which a connector belongs.
 pub fn work_partition(connector: &str) -> i32 {
     partition_of(connector.as_bytes(), WORK_PARTITIONS)
-}
-
-/// How a process stands in its group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// The brokers have not taken it in yet.
-    #[default]
-    Joining,
-    /// It is a member.
-    Member,
-    /// It was one, and others may have what it had. Whoever wants to go on joins again.
-    Lost,
-}
-
-/// What a process has of the work of its group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Share {
-    /// Whether it is in the group.
-    pub standing: Standing,
-    /// What it has and keeps.
-    pub held: Places,
-    /// What it still has, and gives up as soon as [`Membership::release`] is called.
-    pub leaving: Places,
 }
 
 /// A member of the group. It leaves when this is dropped.
@@ -104,73 +76,76 @@ pub struct Membership {
     looks_closely: Arc<AtomicBool>,
 }
 
+/// Passes on to the driver what librdkafka tells.
 struct Context {
+    driver: Arc<MembershipDriver>,
     config_topic: String,
-    share: watch::Sender<Share>,
-    lease: Lease,
-    contact: Arc<Contact>,
-    denied: watch::Sender<Option<Failure>>,
-    /// What is to be given up, and since when.
-    asked_back: Mutex<Option<(TopicPartitionList, Instant)>>,
-    is_leaving: Arc<AtomicBool>,
+    work_topic: String,
 }
 
 impl ClientContext for Context {
     fn stats(&self, statistics: Statistics) {
-        self.contact.see_steady(&statistics);
-    }
-}
-
-impl Context {
-    /// Others may have what this member had. Its client must not join again by itself: it would be given connectors that nobody runs.
-    fn lose(&self, consumer: &BaseConsumer<Self>) {
-        self.lease.end();
-        consumer.unsubscribe();
-        self.share.send_modify(|share| {
-            *share = Share {
-                standing: Standing::Lost,
-                ..Share::default()
-            };
-        });
+        self.driver.contact().see_steady(&statistics);
     }
 }
 
 impl ConsumerContext for Context {
-    /// Unlike the default, this does not answer a revocation. [`MemberLoop::give_up`] does, after the connectors have stopped; until then, the thread
-    /// continues to poll.
+    /// Unlike the default, this does not answer a revocation. [`MembershipDriver::round`] does, after the connectors have stopped; until then, the
+    /// thread continues to poll.
     fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let places = Places::of(list, &self.config_topic);
-        if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            if let Err(error) = consumer.incremental_assign(list) {
-                warn!(%error, "the Kafka client does not take what the brokers have given to this worker");
-                return;
-            }
-            // Nobody reads the records here.
-            let _ = consumer.pause(list);
-            self.denied.send_if_modified(|denied| denied.take().is_some());
-            self.contact.see_now();
-            self.share.send_if_modified(|share| {
-                // What was given up stays so, whatever the client does next.
-                if share.standing == Standing::Lost {
-                    return false;
-                }
-                share.standing = Standing::Member;
-                share.held.add(&places);
-                true
-            });
-            return;
+        match what {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.driver.assigned(consumer, &places),
+            _ => self.driver.revoked(consumer, places),
         }
-        if consumer.assignment_lost() || self.is_leaving.load(Relaxed) {
-            self.lose(consumer);
-            let _ = consumer.incremental_unassign(list);
-            return;
+    }
+}
+
+impl Context {
+    fn list_of(&self, places: &Places) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        if places.leads {
+            list.add_partition(&self.config_topic, 0);
         }
-        let mut asked_back = self.asked_back.lock().unwrap_or_else(PoisonError::into_inner);
-        *asked_back = Some((list.clone(), Instant::now()));
-        self.share.send_modify(|share| {
-            share.held.remove(&places);
-            share.leaving.add(&places);
-        });
+        for partition in &places.partitions {
+            list.add_partition(&self.work_topic, *partition);
+        }
+        list
+    }
+}
+
+impl GroupClient for BaseConsumer<Context> {
+    fn member_id(&self) -> String {
+        native::member_id(self)
+    }
+
+    fn assignment_lost(&self) -> bool {
+        rdkafka::consumer::Consumer::assignment_lost(self)
+    }
+
+    fn assign(&self, places: &Places) -> bool {
+        let list = self.context().list_of(places);
+        if let Err(error) = self.incremental_assign(&list) {
+            warn!(%error, "the Kafka client does not take what the brokers have given to this worker");
+            return false;
+        }
+        // Nobody reads the records here.
+        let _ = self.pause(&list);
+        true
+    }
+
+    fn unassign(&self, places: &Places) {
+        if let Err(error) = self.incremental_unassign(&self.context().list_of(places)) {
+            debug!(%error, "the Kafka client has given up the partitions already");
+        }
+    }
+
+    fn leave(&self) {
+        self.unsubscribe();
+    }
+
+    fn is_confirmed(&self) -> bool {
+        is_confirmed(self, &self.context().config_topic)
     }
 }
 
@@ -224,6 +199,17 @@ impl ConnectTopics {
     }
 }
 
+/// A membership that is driven by its owner.
+#[derive(Debug)]
+pub struct DrivenMembership {
+    /// What the worker has.
+    pub membership: Membership,
+    /// Is told what the Kafka client tells, and is to make its rounds.
+    pub driver: Arc<MembershipDriver>,
+    /// Says when the brokers are to be asked for the members, and takes the answers.
+    pub looks: MemberLooks,
+}
+
 impl Membership {
     /// Joins the group of workers. `address` is the URL at which others reach the REST API of this one. If it does not share its connectors (`shares`), one
     /// member at a time works. The work topic must be there.
@@ -262,19 +248,15 @@ impl Membership {
         ] {
             config.set(name, value);
         }
-        let lease = Lease::by(clock.clone());
-        lease.see(clock());
-        let (share, denied) = (watch::Sender::new(Share::default()), watch::Sender::new(None));
-        let (stop, released) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let contact = Arc::new(Contact::new(clock.clone(), unseen));
+        let DrivenMembership {
+            mut membership,
+            driver,
+            mut looks,
+        } = Self::driven_by(address, clock, unseen);
         let context = Context {
+            driver: driver.clone(),
             config_topic: topics.config.name.clone(),
-            share: share.clone(),
-            lease: lease.clone(),
-            contact: contact.clone(),
-            denied: denied.clone(),
-            asked_back: Mutex::default(),
-            is_leaving: stop.clone(),
+            work_topic: work.clone(),
         };
         let consumer: BaseConsumer<Context> = config
             .create_with_context(context)
@@ -286,37 +268,67 @@ impl Membership {
         consumer
             .subscribe(if shares { &both } else { &both[..1] })
             .map_err(|error| failure::of_settings(&error))?;
-        let member = MemberLoop {
-            stop: stop.clone(),
-            released: released.clone(),
-            stalls: StallWatch::new(clock, lease.clone(), topics.config.name.clone()),
-            errors: GroupErrors::new(group, topics.config.name.clone(), denied.clone()),
-        };
+        let mut errors = GroupErrors::new(group, topics.config.name.clone(), driver.denied().clone());
         let no_thread = |error: std::io::Error| Failure::retry(Kind::NoThread, error.to_string());
-        let view = watch::Sender::new(None);
-        let looks_closely = Arc::new(AtomicBool::new(false));
-        let closely = looks_closely.clone();
-        let (seen, changes, stopping, of_group) = (view.subscribe(), share.subscribe(), stop.clone(), topics.clone());
+        let (stopping, of_group) = (membership.stop.clone(), topics.clone());
         thread::Builder::new()
             .name("members".into())
-            .spawn(move || follow(&of_group, &contact, &view, changes, &stopping, &closely))
+            .spawn(move || look_again_and_again(&of_group, &mut looks, &stopping))
             .map_err(no_thread)?;
+        let stop = membership.stop.clone();
         let thread = thread::Builder::new().name("membership".into()).spawn(move || {
-            member.run(&consumer);
+            while !stop.load(Relaxed) {
+                if let Some(Err(error)) = consumer.poll(POLL) {
+                    errors.tell(&error);
+                }
+                driver.round(&*consumer);
+            }
             // If this process leaves at once, the others can go on at once.
             drop(consumer);
         });
-        Ok(Self {
+        membership.thread = Some(thread.map_err(no_thread)?);
+        Ok(membership)
+    }
+
+    /// A membership that its caller drives, with a Kafka client, brokers and a clock of its own: a simulation.
+    pub fn driven(address: &str, clock: Clock) -> DrivenMembership {
+        Self::driven_by(address, clock, UNSEEN)
+    }
+
+    fn driven_by(address: &str, clock: Clock, unseen: Duration) -> DrivenMembership {
+        let lease = Lease::by(clock.clone());
+        lease.see(clock());
+        let (share, denied, view) = (
+            watch::Sender::new(Share::default()),
+            watch::Sender::new(None),
+            watch::Sender::new(None),
+        );
+        let contact = Arc::new(Contact::new(clock.clone(), unseen));
+        let membership = Self {
             share: share.subscribe(),
-            view: seen,
+            view: view.subscribe(),
             denied: denied.subscribe(),
-            lease,
-            released,
-            stop,
-            thread: Some(thread.map_err(no_thread)?),
+            lease: lease.clone(),
+            released: Arc::default(),
+            stop: Arc::default(),
+            thread: None,
             address: address.to_owned(),
-            looks_closely,
-        })
+            looks_closely: Arc::default(),
+        };
+        let (changes, looks_closely) = (share.subscribe(), membership.looks_closely.clone());
+        let looks = MemberLooks::new(clock.clone(), contact.clone(), view, changes, looks_closely);
+        let (released, is_leaving) = (membership.released.clone(), membership.stop.clone());
+        let driver = MembershipDriver::new(clock, lease, contact, share, denied, released, is_leaving);
+        DrivenMembership {
+            membership,
+            driver: Arc::new(driver),
+            looks,
+        }
+    }
+
+    /// Whether this process may write to Connect's topics.
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
     }
 
     /// The URL at which others reach the REST API of this process.
@@ -356,75 +368,6 @@ impl Membership {
     }
 }
 
-/// The thread that is the member.
-struct MemberLoop {
-    stop: Arc<AtomicBool>,
-    released: Arc<Mutex<Option<Places>>>,
-    stalls: StallWatch,
-    errors: GroupErrors,
-}
-
-impl MemberLoop {
-    fn run(mut self, consumer: &BaseConsumer<Context>) {
-        while !self.stop.load(Relaxed) {
-            if let Some(Err(error)) = consumer.poll(POLL) {
-                self.errors.tell(&error);
-            }
-            let was_doubtful = self.stalls.is_doubtful;
-            self.stalls.look(consumer);
-            self.look_for_contact(consumer, was_doubtful);
-            self.give_up(consumer);
-        }
-    }
-
-    /// Gives up everything if the brokers may have forgotten this member.
-    fn look_for_contact(&self, consumer: &BaseConsumer<Context>, was_doubtful: bool) {
-        let context = consumer.context();
-        context.contact.set_id(native::member_id(consumer));
-        match (was_doubtful, self.stalls.is_doubtful) {
-            // The lease does not hold until the brokers have answered.
-            (_, true) => return,
-            (true, false) => context.contact.see_now(),
-            (false, false) => {}
-        }
-        if context.share.borrow().standing == Standing::Member && context.contact.is_lost() {
-            warn!(
-                "the brokers do not confirm that this process is still one of the workers of its group, while connectors move: it gives \
-                 up all it has, and joins again"
-            );
-            context.lose(consumer);
-        }
-    }
-
-    /// Gives up what was asked back, once nothing works for it any more.
-    fn give_up(&self, consumer: &BaseConsumer<Context>) {
-        let context = consumer.context();
-        let mut asked_back = context.asked_back.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((list, since)) = &*asked_back else { return };
-        let places = Places::of(list, &context.config_topic);
-        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_late = since.elapsed() > RELEASE;
-        let is_lost = context.share.borrow().standing == Standing::Lost;
-        if consumer.assignment_lost() || is_late || is_lost {
-            if is_late && !is_lost {
-                warn!(
-                    seconds = RELEASE.as_secs(),
-                    "connectors that are to move to another worker have not stopped in time: this worker gives up all it has, and joins again"
-                );
-            }
-            context.lose(consumer);
-        } else if released.as_ref() != Some(&places) {
-            return;
-        }
-        if let Err(error) = consumer.incremental_unassign(list) {
-            debug!(%error, "the Kafka client has given up the partitions already");
-        }
-        *asked_back = None;
-        drop(asked_back);
-        context.share.send_modify(|share| share.leaving.remove(&places));
-    }
-}
-
 impl Drop for Membership {
     fn drop(&mut self) {
         self.lease.end();
@@ -439,56 +382,19 @@ impl Drop for Membership {
     }
 }
 
-/// Looks at the members: after each change of what this process has, and now and then, because the others change, too.
-fn follow(
-    topics: &ConnectTopics,
-    contact: &Contact,
-    view: &watch::Sender<Option<GroupView>>,
-    mut changes: watch::Receiver<Share>,
-    stop: &AtomicBool,
-    looks_closely: &AtomicBool,
-) {
-    let (mut reader, mut last): (Option<GroupReader>, Option<Instant>) = (None, None);
-    let mut is_moving = true;
-    while !stop.load(Relaxed) {
-        // No sender: the member has left.
-        let Ok(has_changed) = changes.has_changed() else { return };
-        let pause = if is_moving || looks_closely.load(Relaxed) {
-            LOOK_AGAIN
-        } else {
-            LOOK
-        };
-        if !has_changed && last.is_some_and(|last| last.elapsed() < pause) {
+/// Looks at the members whenever it is time.
+fn look_again_and_again(topics: &ConnectTopics, looks: &mut MemberLooks, stop: &AtomicBool) {
+    let mut reader: Option<GroupReader> = None;
+    while !stop.load(Relaxed) && !looks.is_over() {
+        let Some(question) = looks.begin() else {
             thread::sleep(POLL);
             continue;
-        }
-        let share = changes.borrow_and_update().clone();
-        last = Some(Instant::now());
-        if share.standing != Standing::Member {
-            continue;
-        }
-        let question = contact.ask();
+        };
         let looked = match &reader {
             Some(reader) => reader.look(),
             None => GroupReader::open(topics).and_then(|opened| reader.insert(opened).look()),
         };
-        match looked {
-            Ok(found) => {
-                contact.see_among(&question, &found.ids());
-                is_moving = !found.is_settled || !share.leaving.is_empty();
-                view.send_if_modified(|view| {
-                    let is_new = view.as_ref() != Some(&found);
-                    if is_new {
-                        *view = Some(found);
-                    }
-                    is_new
-                });
-            }
-            Err(error) => {
-                is_moving = true;
-                debug!(%error, "the members of the group cannot be seen");
-            }
-        }
+        looks.end(&question, looked);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the brokers give to a member of a worker's group.
+//! What the brokers give to a member of a worker's group, and how it stands there.
 
 use std::collections::BTreeSet;
 
@@ -26,4 +26,27 @@ impl Places {
     pub fn is_empty(&self) -> bool {
         !self.leads && self.partitions.is_empty()
     }
+}
+
+/// How a process stands in its group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The brokers have not taken it in yet.
+    #[default]
+    Joining,
+    /// It is a member.
+    Member,
+    /// It was one, and others may have what it had. Whoever wants to go on joins again.
+    Lost,
+}
+
+/// What a process has of the work of its group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Whether it is in the group.
+    pub standing: Standing,
+    /// What it has and keeps.
+    pub held: Places,
+    /// What it still has, and gives up as soon as [`Membership::release`](super::Membership::release) is called.
+    pub leaving: Places,
 }

@@ -1,0 +1,317 @@
+//! What a member of a workers' group does when its Kafka client tells it something, and in each of its rounds.
+//!
+//! All decisions of a membership are here, without librdkafka, threads and a clock of their own, so that a simulation can drive them.
+//! `membership.rs` drives them with librdkafka.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use tracing::{debug, warn};
+use walferry_engine::Failure;
+
+use super::{
+    Lease,
+    contact::{Contact, Question},
+    group::{Clock, StallWatch},
+    members::GroupView,
+    places::{Places, Share, Standing},
+};
+
+/// Connectors that take longer to stop are abandoned, and with them all that this process has.
+const RELEASE: Duration = Duration::from_secs(45);
+/// How often the members are looked at while nothing changes.
+const LOOK: Duration = Duration::from_secs(2);
+/// How soon they are looked at again while something moves.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// What a member asks of its Kafka client.
+pub trait GroupClient {
+    /// The id that the brokers have given to the member. Empty if it has none.
+    fn member_id(&self) -> String;
+
+    /// Whether the brokers have given away what they had assigned, without asking for it.
+    fn assignment_lost(&self) -> bool;
+
+    /// Takes what the brokers have assigned. Returns whether that was possible.
+    fn assign(&self, places: &Places) -> bool;
+
+    /// Gives up what the brokers have asked back.
+    fn unassign(&self, places: &Places);
+
+    /// Joins no more.
+    fn leave(&self);
+
+    /// Asks the brokers whether this process is still a member in the generation that it knows. Blocks.
+    fn is_confirmed(&self) -> bool;
+}
+
+/// Drives a membership: its Kafka client passes on what the brokers assign and ask back, and a thread calls [`round`](Self::round) again and again.
+pub struct MembershipDriver {
+    clock: Clock,
+    lease: Lease,
+    contact: Arc<Contact>,
+    share: watch::Sender<Share>,
+    denied: watch::Sender<Option<Failure>>,
+    asked_back: Mutex<Option<AskedBack>>,
+    /// What the worker has given up.
+    released: Arc<Mutex<Option<Places>>>,
+    is_leaving: Arc<AtomicBool>,
+    stalls: Mutex<StallWatch>,
+}
+
+/// What is to be given up.
+struct AskedBack {
+    places: Places,
+    since: Duration,
+}
+
+impl fmt::Debug for MembershipDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = self.share.borrow();
+        f.debug_struct("MembershipDriver").field("share", &*share).finish()
+    }
+}
+
+impl MembershipDriver {
+    pub(super) fn new(
+        clock: Clock,
+        lease: Lease,
+        contact: Arc<Contact>,
+        share: watch::Sender<Share>,
+        denied: watch::Sender<Option<Failure>>,
+        released: Arc<Mutex<Option<Places>>>,
+        is_leaving: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            stalls: Mutex::new(StallWatch::new(clock.clone(), lease.clone())),
+            clock,
+            lease,
+            contact,
+            share,
+            denied,
+            asked_back: Mutex::default(),
+            released,
+            is_leaving,
+        }
+    }
+
+    pub(super) fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    pub(super) const fn denied(&self) -> &watch::Sender<Option<Failure>> {
+        &self.denied
+    }
+
+    fn asked_back(&self) -> MutexGuard<'_, Option<AskedBack>> {
+        self.asked_back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the process leaves the group.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Relaxed)
+    }
+
+    /// The client says that it is in its group, and that nothing moves there.
+    pub fn steady(&self) {
+        self.contact.see_now();
+    }
+
+    /// The brokers have assigned these places.
+    pub fn assigned<C: GroupClient>(&self, client: &C, places: &Places) {
+        if !client.assign(places) {
+            return;
+        }
+        self.denied.send_if_modified(|denied| denied.take().is_some());
+        self.contact.see_now();
+        self.share.send_if_modified(|share| {
+            // What was given up stays so, whatever the client does next.
+            if share.standing == Standing::Lost {
+                return false;
+            }
+            share.standing = Standing::Member;
+            share.held.add(places);
+            true
+        });
+    }
+
+    /// The brokers ask these places back, or have given them away. They are given up in a later round, after the connectors have stopped.
+    pub fn revoked<C: GroupClient>(&self, client: &C, places: Places) {
+        if client.assignment_lost() || self.is_leaving() {
+            self.lose(client);
+            client.unassign(&places);
+            return;
+        }
+        *self.asked_back() = Some(AskedBack {
+            places: places.clone(),
+            since: (self.clock)(),
+        });
+        self.share.send_modify(|share| {
+            share.held.remove(&places);
+            share.leaving.add(&places);
+        });
+    }
+
+    /// Looks whether the process stood still, whether the brokers still know the member, and whether it can give up what was asked back.
+    pub fn round<C: GroupClient>(&self, client: &C) {
+        let (was_doubtful, is_doubtful) = {
+            let mut stalls = self.stalls.lock().unwrap_or_else(PoisonError::into_inner);
+            let was_doubtful = stalls.is_doubtful;
+            stalls.look(|| client.is_confirmed());
+            (was_doubtful, stalls.is_doubtful)
+        };
+        self.look_for_contact(client, was_doubtful, is_doubtful);
+        self.give_up(client);
+    }
+
+    /// Others may have what this member had. Its client must not join again by itself: it would be given connectors that nobody runs.
+    fn lose<C: GroupClient>(&self, client: &C) {
+        self.lease.end();
+        client.leave();
+        self.share.send_modify(|share| {
+            *share = Share {
+                standing: Standing::Lost,
+                ..Share::default()
+            };
+        });
+    }
+
+    /// Gives up everything if the brokers may have forgotten this member.
+    fn look_for_contact<C: GroupClient>(&self, client: &C, was_doubtful: bool, is_doubtful: bool) {
+        self.contact.set_id(client.member_id());
+        match (was_doubtful, is_doubtful) {
+            // The lease does not hold until the brokers have answered.
+            (_, true) => return,
+            (true, false) => self.contact.see_now(),
+            (false, false) => {}
+        }
+        if self.share.borrow().standing == Standing::Member && self.contact.is_lost() {
+            warn!(
+                "the brokers do not confirm that this process is still one of the workers of its group, while connectors move: it gives \
+                 up all it has, and joins again"
+            );
+            self.lose(client);
+        }
+    }
+
+    /// Gives up what was asked back, once nothing works for it any more.
+    fn give_up<C: GroupClient>(&self, client: &C) {
+        let mut asked_back = self.asked_back();
+        let Some(AskedBack { places, since }) = &*asked_back else {
+            return;
+        };
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_late = (self.clock)().saturating_sub(*since) > RELEASE;
+        let is_lost = self.share.borrow().standing == Standing::Lost;
+        if client.assignment_lost() || is_late || is_lost {
+            if is_late && !is_lost {
+                warn!(
+                    seconds = RELEASE.as_secs(),
+                    "connectors that are to move to another worker have not stopped in time: this worker gives up all it has, and joins again"
+                );
+            }
+            self.lose(client);
+        } else if released.as_ref() != Some(places) {
+            return;
+        }
+        client.unassign(places);
+        let places = places.clone();
+        *asked_back = None;
+        drop(asked_back);
+        self.share.send_modify(|share| share.leaving.remove(&places));
+    }
+}
+
+/// When to ask the brokers for the members, and what follows from their answers: they are asked after each change of what this process has, and
+/// now and then, because the others change, too.
+pub struct MemberLooks {
+    clock: Clock,
+    contact: Arc<Contact>,
+    view: watch::Sender<Option<GroupView>>,
+    changes: watch::Receiver<Share>,
+    looks_closely: Arc<AtomicBool>,
+    last: Option<Duration>,
+    is_moving: bool,
+    /// Whether this process was giving something up when it asked last.
+    was_leaving: bool,
+}
+
+impl fmt::Debug for MemberLooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemberLooks")
+            .field("is_moving", &self.is_moving)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MemberLooks {
+    pub(super) fn new(
+        clock: Clock,
+        contact: Arc<Contact>,
+        view: watch::Sender<Option<GroupView>>,
+        changes: watch::Receiver<Share>,
+        looks_closely: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            clock,
+            contact,
+            view,
+            changes,
+            looks_closely,
+            last: None,
+            is_moving: true,
+            was_leaving: false,
+        }
+    }
+
+    /// Whether there is no member any more.
+    pub fn is_over(&self) -> bool {
+        self.changes.has_changed().is_err()
+    }
+
+    /// If it is time to ask the brokers, what is needed to understand their answer.
+    pub fn begin(&mut self) -> Option<Question> {
+        let has_changed = self.changes.has_changed().ok()?;
+        let pause = if self.is_moving || self.looks_closely.load(Relaxed) {
+            LOOK_AGAIN
+        } else {
+            LOOK
+        };
+        let now = (self.clock)();
+        if !has_changed && self.last.is_some_and(|last| now.saturating_sub(last) < pause) {
+            return None;
+        }
+        self.last = Some(now);
+        let share = self.changes.borrow_and_update();
+        self.was_leaving = !share.leaving.is_empty();
+        (share.standing == Standing::Member).then(|| self.contact.ask())
+    }
+
+    /// The brokers have answered, or cannot be asked.
+    pub fn end(&mut self, question: &Question, looked: Result<GroupView, Failure>) {
+        match looked {
+            Ok(found) => {
+                self.contact.see_among(question, &found.ids());
+                self.is_moving = !found.is_settled || self.was_leaving;
+                self.view.send_if_modified(|view| {
+                    let is_new = view.as_ref() != Some(&found);
+                    if is_new {
+                        *view = Some(found);
+                    }
+                    is_new
+                });
+            }
+            Err(error) => {
+                self.is_moving = true;
+                debug!(%error, "the members of the group cannot be seen");
+            }
+        }
+    }
+}
