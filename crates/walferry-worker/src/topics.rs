@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
-use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
-use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicBook};
+use walferry_engine::{Disposition, Failure, Kind, Pauses, connector_store::ConnectorStore as _};
+use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicConnectorStore};
 
-use crate::worker::OpenBook;
+use crate::worker::OpenStore;
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
 const CONNECT_ENDS: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that a worker keeps in Connect's topics.
 pub(crate) struct WorkerTopics {
-    pub book: OpenBook,
+    pub store: OpenStore,
     pub offsets: OffsetLog,
     pub states: StateLog,
     /// What the status topic has.
@@ -77,16 +77,16 @@ pub(crate) async fn open(
         move || {
             // A Connect may have been started while this process waited for its turn.
             topics.refuse_beside_connect()?;
-            let mut book = TopicBook::open(&topics, is_ours)?;
-            let entries = book.entries()?;
+            let mut store = TopicConnectorStore::open(&topics, is_ours)?;
+            let entries = store.entries()?;
             let states = StateLog::open(&topics)?;
             let read_states = states.read()?;
-            let book = OpenBook {
-                book: Box::new(book),
+            let store = OpenStore {
+                store: Box::new(store),
                 entries,
             };
             Ok(WorkerTopics {
-                book,
+                store,
                 offsets: OffsetLog::open(&topics)?,
                 states,
                 read_states,
@@ -94,7 +94,7 @@ pub(crate) async fn open(
         }
     };
     let opened = patiently(open, standby).await?;
-    for (name, class) in opened.book.book.others() {
+    for (name, class) in opened.store.store.others() {
         warn!(
             connector = name,
             class, "Connect's topics contain a connector of another class: it is not changed and does not run here"

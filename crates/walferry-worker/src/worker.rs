@@ -2,16 +2,16 @@
 //!
 //! Three things own what belongs to a connector, and each change goes through them in this order:
 //!
-//! 1. One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. It answers a request only after the
+//! 1. One task, the *clerk*, writes the store, so that each request sees the changes of the earlier ones. It answers a request only after the
 //!    change is durable, and then puts it into `connectors`, which everybody reads: the configuration with its version, and the wanted state.
 //! 2. Each connector has a task, its *keeper*, which is told the version that is to run. It reads that configuration, which may hang in a config
 //!    provider, and hands it to the supervisor. A newer version interrupts it. So a connector that starts or ends slowly delays no other.
 //! 3. The [`Supervisor`] has the runs. It ends the one with an older configuration in order before it begins the next, so there is never a
 //!    second run beside the first.
 //!
-//! Where several workers share the connectors, the book is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
-//! and whether it is the one that writes the book. A keeper is told to end a connector that another worker runs from now on, as if it had been
-//! removed. What others write comes to the clerk when it reads the book again.
+//! Where several workers share the connectors, the store is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
+//! and whether it is the one that writes the store. A keeper is told to end a connector that another worker runs from now on, as if it had been
+//! removed. What others write comes to the clerk when it reads the store again.
 //!
 //! A wanted state takes a shorter way: the clerk writes it and tells the supervisor. A keeper that is about to start the connector reads it
 //! afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between the two.
@@ -45,7 +45,7 @@ use walferry_admin::manager::{
 use walferry_config::Worker;
 use walferry_engine::{
     DeputyRole, Disposition, Exit, Failure, Kind, WantedState,
-    book::{Book, BookEntry, Configuration},
+    connector_store::{Configuration, ConnectorEntry, ConnectorStore},
     status::{Execute, Status},
 };
 
@@ -56,7 +56,7 @@ use crate::{
     stores::Offsets, supervisor::Supervisor,
 };
 
-/// Pause before the book is written again.
+/// Pause before the store is written again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// All connectors of the process. Clones share them.
@@ -71,9 +71,9 @@ pub(crate) struct Inner {
     pub output: WorkerOutput,
     connectors: Mutex<BTreeMap<String, Connector>>,
     active_topics: ActiveTopics,
-    /// Names and classes of connectors in the book that no Walferry runs.
+    /// Names and classes of connectors in the store that no Walferry runs.
     others: Mutex<BTreeMap<String, String>>,
-    /// Which connectors this process runs, and whether it writes the book.
+    /// Which connectors this process runs, and whether it writes the store.
     duty: watch::Sender<Duty>,
     /// For each connector that was run here, whether its run is one of a deputy. It stays one until this process owns the connector.
     deputies: Mutex<BTreeMap<String, watch::Sender<bool>>>,
@@ -92,8 +92,8 @@ struct Connector {
     configuration: Configuration,
     target: WantedState,
     origin: ConnectorOrigin,
-    /// Whether the book has a connector of this name.
-    is_in_book: bool,
+    /// Whether the store has a connector of this name.
+    is_stored: bool,
     /// The version of the configuration.
     version: u64,
 }
@@ -120,20 +120,20 @@ enum ClerkCommand {
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
     AlterOffsets(offsets::OffsetChange, oneshot::Sender<Result<(), Refused>>),
     Assign(Duty, oneshot::Sender<Result<(), Refused>>),
-    /// Reads what others have written into the book.
+    /// Reads what others have written into the store.
     CatchUp(oneshot::Sender<Result<(), Refused>>),
     /// Changes nothing. The answer shows that the clerk works.
     Answer(oneshot::Sender<Result<(), Refused>>),
 }
 
-/// A book, and the connectors in it when it was opened.
-pub struct OpenBook {
-    pub book: Box<dyn Book>,
-    pub entries: Vec<BookEntry>,
+/// A store, and the connectors in it when it was opened.
+pub struct OpenStore {
+    pub store: Box<dyn ConnectorStore>,
+    pub entries: Vec<ConnectorEntry>,
 }
 
-/// The book, or the reason why there is none.
-pub(crate) type BookChoice = Result<OpenBook, String>;
+/// The store, or the reason why there is none.
+pub(crate) type StoreChoice = Result<OpenStore, String>;
 
 impl fmt::Debug for Herd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,14 +149,14 @@ pub struct HerdParts {
     pub loaded: Vec<Loaded>,
     pub output: WorkerOutput,
     /// `None`: this process alone has its connectors.
-    pub shared: Option<SharedBook>,
+    pub shared: Option<SharedStore>,
 }
 
 /// What several workers have in common.
-pub struct SharedBook {
+pub struct SharedStore {
     /// What this one has to do at the start.
     pub duty: Duty,
-    /// Told when others have written the book.
+    /// Told when others have written the store.
     pub changed: Arc<Notify>,
     /// The content of the status topic.
     pub states: watch::Receiver<Arc<StateRecords>>,
@@ -192,24 +192,24 @@ impl ClerkTask {
 }
 
 impl Herd {
-    /// Starts the connectors of files and of the book. It must be called within a set of local tasks, and lives as long as these.
+    /// Starts the connectors of files and of the store. It must be called within a set of local tasks, and lives as long as these.
     ///
-    /// If a file and the book have a connector of the same name, the file's configuration overwrites the one in the book, as with the files
+    /// If a file and the store have a connector of the same name, the file's configuration overwrites the one in the store, as with the files
     /// of a standalone worker. The wanted state stays.
     ///
     /// # Errors
-    /// A file has the name of a connector in the book that this process must not change.
-    pub fn start(beginning: HerdParts, shelf: BookChoice) -> Result<(Self, ClerkTask), Failure> {
+    /// A file has the name of a connector in the store that this process must not change.
+    pub fn start(beginning: HerdParts, shelf: StoreChoice) -> Result<(Self, ClerkTask), Failure> {
         let (commands, received) = mpsc::unbounded_channel();
         let (changed, states, duty) = match beginning.shared {
             Some(shared) => (Some(shared.changed), Some(shared.states), shared.duty),
             None => (None, None, Duty::alone()),
         };
         let (shelf, entries) = match shelf {
-            Ok(OpenBook { book, entries }) => (Ok(book), entries),
+            Ok(OpenStore { store, entries }) => (Ok(store), entries),
             Err(why) => (Err(why), Vec::new()),
         };
-        let others = shelf.as_ref().map_or_else(|_| Vec::new(), |book| book.others());
+        let others = shelf.as_ref().map_or_else(|_| Vec::new(), |store| store.others());
         let (connectors, overwritten) = gather(beginning.loaded, entries, &others)?;
         let herd = Self(Arc::new(Inner {
             supervisor: Supervisor::default(),
@@ -229,7 +229,7 @@ impl Herd {
         }));
         let clerk = Clerk {
             herd: herd.clone(),
-            shelf: shelf.map(|book| Arc::new(Mutex::new(book))),
+            shelf: shelf.map(|store| Arc::new(Mutex::new(store))),
             slots: SlotLooks::default(),
             keepers: BTreeMap::new(),
             version: 0,
@@ -386,7 +386,9 @@ impl ConnectorManager for Herd {
 
     fn is_kept(&self, name: &str, configuration: &Configuration, how: &SubmitMode) -> Result<bool, Refused> {
         match (how, self.find(name)) {
-            (SubmitMode::Any | SubmitMode::Over(_), Some(connector)) if from_book(name, &connector).is_err() => {
+            (SubmitMode::Any | SubmitMode::Over(_), Some(connector))
+                if must_come_from_store(name, &connector).is_err() =>
+            {
                 let target = wanted_after(name, how.clone(), Some(&connector), configuration)?;
                 Ok(target.is_none())
             }
@@ -490,19 +492,19 @@ impl ConnectorManager for Herd {
     }
 }
 
-/// The connectors of files and of the book, and those whose configuration in the book the file overwrites.
+/// The connectors of files and of the store, and those whose configuration in the store the file overwrites.
 fn gather(
     loaded: Vec<Loaded>,
-    entries: Vec<BookEntry>,
+    entries: Vec<ConnectorEntry>,
     others: &[(String, String)],
-) -> Result<(BTreeMap<String, Connector>, Vec<BookEntry>), Failure> {
+) -> Result<(BTreeMap<String, Connector>, Vec<ConnectorEntry>), Failure> {
     let mut connectors = BTreeMap::new();
     for entry in entries {
         let connector = Connector {
             configuration: entry.configuration,
             target: entry.target,
             origin: ConnectorOrigin::Store,
-            is_in_book: true,
+            is_stored: true,
             version: 0,
         };
         connectors.insert(entry.name, connector);
@@ -530,7 +532,7 @@ fn gather(
                         configuration again with PUT /connectors/NAME/config",
                 "the connector's configuration in the file overwrites the one that was kept for the REST API"
             );
-            overwritten.push(BookEntry {
+            overwritten.push(ConnectorEntry {
                 name: name.clone(),
                 configuration: loaded.configuration.clone(),
                 target: kept.target,
@@ -540,7 +542,7 @@ fn gather(
             configuration: loaded.configuration.clone(),
             target: kept.map_or(WantedState::Running, |kept| kept.target),
             origin: ConnectorOrigin::File(loaded.file.clone(), Box::new(loaded)),
-            is_in_book: kept.is_some(),
+            is_stored: kept.is_some(),
             version: 0,
         };
         connectors.insert(name, connector);
@@ -573,12 +575,12 @@ fn wanted_after(
             }),
         ) if is_same(same, configuration) => Ok(None),
         (SubmitMode::Any, Some(connector)) => {
-            from_book(name, connector)?;
+            must_come_from_store(name, connector)?;
             Ok(Some(connector.target))
         }
         (SubmitMode::Any, None) => Ok(Some(WantedState::Running)),
         (SubmitMode::Over(before), Some(connector)) if connector.configuration == before => {
-            from_book(name, connector)?;
+            must_come_from_store(name, connector)?;
             Ok(Some(connector.target))
         }
         (SubmitMode::Over(_), Some(_)) => Err(Refused::new(
@@ -589,17 +591,17 @@ fn wanted_after(
     }
 }
 
-/// Writes the book, one change after another.
+/// Writes the store, one change after another.
 struct Clerk {
     herd: Herd,
-    shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
+    shelf: Result<Arc<Mutex<Box<dyn ConnectorStore>>>, String>,
     slots: SlotLooks,
     /// For each connector, what tells its keeper the version that is to run; `None` tells it to end. A removed connector stays in the list.
     keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
-    /// Configurations of files that the book does not have yet.
-    overwritten: Vec<BookEntry>,
-    /// Told when others have written the book. `None`: nobody else writes it.
+    /// Configurations of files that the store does not have yet.
+    overwritten: Vec<ConnectorEntry>,
+    /// Told when others have written the store. `None`: nobody else writes it.
     changed: Option<Arc<Notify>>,
     /// Whether this process has read all that an earlier leader wrote, so that it may write now.
     is_current: bool,
@@ -674,7 +676,7 @@ impl Clerk {
         }
     }
 
-    /// Refuses a change if another worker writes the book. A new leader reads first what the last one wrote.
+    /// Refuses a change if another worker writes the store. A new leader reads first what the last one wrote.
     async fn lead(&mut self) -> Result<(), Refused> {
         if !self.herd.0.duty.borrow().leads {
             return Err(Refused::rebalance());
@@ -686,17 +688,17 @@ impl Clerk {
         Ok(())
     }
 
-    /// Reads what other workers have written into the book, and does what follows from it. What this process has written is in there, too, so
+    /// Reads what other workers have written into the store, and does what follows from it. What this process has written is in there, too, so
     /// it changes nothing.
     async fn catch_up(&mut self) -> Result<(), Refused> {
         if self.changed.is_none() {
             return Ok(());
         }
-        let Ok(book) = self.shelf.clone() else { return Ok(()) };
+        let Ok(store) = self.shelf.clone() else { return Ok(()) };
         let read = spawn_blocking(move || {
-            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            let entries = book.entries()?;
-            Ok::<_, Failure>((entries, book.others()))
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            let entries = store.entries()?;
+            Ok::<_, Failure>((entries, store.others()))
         });
         let read = read
             .await
@@ -719,7 +721,7 @@ impl Clerk {
         }
     }
 
-    fn learn(&mut self, entries: Vec<BookEntry>) {
+    fn learn(&mut self, entries: Vec<ConnectorEntry>) {
         let herd = self.herd.clone();
         let (mut steered, mut newer) = (Vec::new(), Vec::new());
         let mut connectors = herd.lock();
@@ -727,7 +729,7 @@ impl Clerk {
         let mut gone = Vec::new();
         connectors.retain(|name, connector| {
             let is_kept = kept.contains(name);
-            connector.is_in_book &= is_kept;
+            connector.is_stored &= is_kept;
             let stays = is_kept || matches!(connector.origin, ConnectorOrigin::File(..));
             if !stays {
                 gone.push(name.clone());
@@ -737,7 +739,7 @@ impl Clerk {
         for entry in entries {
             match connectors.get_mut(&entry.name) {
                 Some(known) => {
-                    known.is_in_book = true;
+                    known.is_stored = true;
                     let is_of_file = matches!(known.origin, ConnectorOrigin::File(..));
                     if !is_of_file && !is_same(&known.configuration, &entry.configuration) {
                         self.version += 1;
@@ -755,7 +757,7 @@ impl Clerk {
                         configuration: entry.configuration,
                         target: entry.target,
                         origin: ConnectorOrigin::Store,
-                        is_in_book: true,
+                        is_stored: true,
                         version: self.version,
                     };
                     newer.push(entry.name.clone());
@@ -790,14 +792,14 @@ impl Clerk {
         }
     }
 
-    /// Writes the configurations of files into the book. What cannot be written now is written later.
+    /// Writes the configurations of files into the store. What cannot be written now is written later.
     async fn overwrite(&mut self) {
         if !self.herd.0.duty.borrow().leads {
             return;
         }
         for entry in std::mem::take(&mut self.overwritten) {
             let written = entry.clone();
-            if let Err(refused) = self.write(move |book| book.put(&written)).await {
+            if let Err(refused) = self.write(move |store| store.put(&written)).await {
                 warn!(
                     connector = entry.name,
                     error = %refused,
@@ -836,18 +838,18 @@ impl Clerk {
             );
             return Ok(false);
         }
-        let entry = BookEntry {
+        let entry = ConnectorEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target,
         };
-        self.write(move |book| book.put(&entry)).await?;
+        self.write(move |store| store.put(&entry)).await?;
         self.version += 1;
         let connector = Connector {
             configuration,
             target,
             origin: ConnectorOrigin::Store,
-            is_in_book: true,
+            is_stored: true,
             version: self.version,
         };
         self.herd.lock().insert(name.clone(), connector);
@@ -864,9 +866,9 @@ impl Clerk {
     async fn remove(&mut self, name: &str) -> Result<(), Refused> {
         self.lead().await?;
         let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
-        from_book(name, &connector)?;
+        must_come_from_store(name, &connector)?;
         let removed = name.to_owned();
-        self.write(move |book| book.remove(&removed)).await?;
+        self.write(move |store| store.remove(&removed)).await?;
         self.herd.lock().remove(name);
         self.herd.count();
         // A later connector of this name begins with no topics.
@@ -883,9 +885,9 @@ impl Clerk {
         self.lead().await?;
         let unknown = || Refused::new(404, format!("Unknown connector {name}"));
         let connector = self.herd.find(name).ok_or_else(unknown)?;
-        if connector.is_in_book && connector.target != target {
+        if connector.is_stored && connector.target != target {
             let wanted = name.to_owned();
-            self.write(move |book| book.set_target(&wanted, target)).await?;
+            self.write(move |store| store.set_target(&wanted, target)).await?;
             // What is written later must not undo this.
             for entry in self.overwritten.iter_mut().filter(|entry| entry.name == name) {
                 entry.target = target;
@@ -899,18 +901,18 @@ impl Clerk {
         Ok(())
     }
 
-    /// The class of a connector that is in the book but that this process does not run.
+    /// The class of a connector that is in the store but that this process does not run.
     fn class_of_other(&self, name: &str) -> Option<String> {
         self.herd.others().get(name).cloned()
     }
 
-    /// Writes the book. This delays no other task.
+    /// Writes the store. This delays no other task.
     async fn write(
         &self,
-        change: impl FnOnce(&mut dyn Book) -> Result<(), Failure> + Send + 'static,
+        change: impl FnOnce(&mut dyn ConnectorStore) -> Result<(), Failure> + Send + 'static,
     ) -> Result<(), Refused> {
-        let book = match &self.shelf {
-            Ok(book) => book.clone(),
+        let store = match &self.shelf {
+            Ok(store) => store.clone(),
             Err(why) => {
                 return Err(Refused::new(
                     403,
@@ -919,8 +921,8 @@ impl Clerk {
             }
         };
         let written = spawn_blocking(move || {
-            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            change(book.as_mut())
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            change(store.as_mut())
         });
         match written.await {
             Ok(written) => written.map_err(|failure| refusal(&failure)),
@@ -978,7 +980,7 @@ fn refusal(failure: &Failure) -> Refused {
 }
 
 /// Refuses to change a connector that comes from a file: it must be changed there.
-fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
+fn must_come_from_store(name: &str, connector: &Connector) -> Result<(), Refused> {
     match &connector.origin {
         ConnectorOrigin::Store => Ok(()),
         ConnectorOrigin::File(file, _) => Err(Refused::new(
@@ -999,12 +1001,12 @@ mod tests {
     use super::*;
     use crate::loaded::REQUIRED;
 
-    /// A worker without connectors, with a book that stores nothing.
+    /// A worker without connectors, with a store that stores nothing.
     fn start() -> (Herd, ClerkTask) {
         start_with(Vec::new(), None)
     }
 
-    fn start_with(entries: Vec<BookEntry>, shared: Option<SharedBook>) -> (Herd, ClerkTask) {
+    fn start_with(entries: Vec<ConnectorEntry>, shared: Option<SharedStore>) -> (Herd, ClerkTask) {
         let beginning = HerdParts {
             worker: Worker::default(),
             bootstrap_servers: "127.0.0.1:1".into(),
@@ -1019,21 +1021,21 @@ mod tests {
                 report: |_, _, _| {},
             },
         };
-        let book = OpenBook {
-            book: Box::new(Blank),
+        let store = OpenStore {
+            store: Box::new(Blank),
             entries,
         };
-        Herd::start(beginning, Ok(book)).expect("it starts")
+        Herd::start(beginning, Ok(store)).expect("it starts")
     }
 
     #[derive(Debug)]
     struct Blank;
 
-    impl Book for Blank {
-        fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
+    impl ConnectorStore for Blank {
+        fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure> {
             Ok(Vec::new())
         }
-        fn put(&mut self, _: &BookEntry) -> Result<(), Failure> {
+        fn put(&mut self, _: &ConnectorEntry) -> Result<(), Failure> {
             Ok(())
         }
         fn set_target(&mut self, _: &str, _: WantedState) -> Result<(), Failure> {
@@ -1085,12 +1087,12 @@ mod tests {
                 (StatusKey::Task("a".into(), 0), record("FAILED")),
             ]);
             let (_states, states) = watch::channel(Arc::new(states));
-            let entry = |name: &str| BookEntry {
+            let entry = |name: &str| ConnectorEntry {
                 name: name.into(),
                 configuration: configuration("1"),
                 target: WantedState::Stopped,
             };
-            let shared = SharedBook {
+            let shared = SharedStore {
                 duty: Duty::alone(),
                 changed: Arc::default(),
                 states,
@@ -1124,7 +1126,7 @@ mod tests {
                 configuration: configuration("1"),
                 target: WantedState::Stopped,
                 origin: ConnectorOrigin::Store,
-                is_in_book: true,
+                is_stored: true,
                 version: 0,
             };
             herd.lock().insert("a".into(), connector);
@@ -1170,7 +1172,7 @@ mod tests {
                     configuration: configuration("1"),
                     target: WantedState::Stopped,
                     origin: ConnectorOrigin::Store,
-                    is_in_book: true,
+                    is_stored: true,
                     version,
                 };
                 herd.lock().insert("a".into(), connector);
@@ -1260,7 +1262,7 @@ mod tests {
                 configuration: loaded.configuration.clone(),
                 target: WantedState::Running,
                 origin: ConnectorOrigin::File("shop.json".into(), Box::new(loaded)),
-                is_in_book: false,
+                is_stored: false,
                 version: 0,
             };
             let run = keeper::loader(&herd, "shop", &connector);
@@ -1292,7 +1294,7 @@ mod tests {
                 .map(|(name, text)| (name.to_owned(), text.to_owned()))
                 .collect();
             let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
-            let kept = |name: &str, configuration| BookEntry {
+            let kept = |name: &str, configuration| ConnectorEntry {
                 name: name.into(),
                 configuration,
                 target: WantedState::Stopped,
@@ -1305,16 +1307,16 @@ mod tests {
                 (&shop.configuration, shop.target),
                 (&loaded.configuration, WantedState::Stopped)
             );
-            assert!(shop.is_in_book && from_book("shop", shop).is_err());
+            assert!(shop.is_stored && must_come_from_store("shop", shop).is_err());
             assert_eq!(overwritten, [kept("shop", loaded.configuration.clone())]);
             assert_eq!(connectors["other"].configuration, configuration("2"));
 
-            // Nothing is written if both are the same, or if the book does not have it.
+            // Nothing is written if both are the same, or if the store does not have it.
             let same = vec![kept("shop", loaded.configuration.clone())];
             let (_, overwritten) = gather(vec![loaded.clone()], same, &[]).expect("nothing is wrong");
             assert!(overwritten.is_empty());
             let (connectors, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
-            assert!(overwritten.is_empty() && !connectors["shop"].is_in_book);
+            assert!(overwritten.is_empty() && !connectors["shop"].is_stored);
 
             let others = [("shop".to_owned(), "FileStreamSource".to_owned())];
             let refused = gather(vec![loaded], Vec::new(), &others).err().expect("it is refused");

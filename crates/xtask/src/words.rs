@@ -88,9 +88,13 @@ fn long_names(source: &str) -> impl Iterator<Item = &str> {
 fn words(source: &str) -> BTreeMap<&'static str, usize> {
     let mut words = BTreeMap::new();
     let tokens = tokens(source);
-    for (at, name) in tokens.iter().enumerate().filter(|(_, token)| is_word(token)) {
+    let mut is_import = false;
+    for (at, name) in tokens.iter().enumerate() {
+        is_import = *name == "use" || is_import && *name != ";";
         // `rest` as in HTTP is a module.
-        if *name == "rest" && (tokens.get(at + 1) == Some(&"::") || at > 0 && matches!(tokens[at - 1], "::" | "mod")) {
+        let is_path = is_import || tokens.get(at + 1) == Some(&"::");
+        let is_module = is_path || at > 0 && matches!(tokens[at - 1], "::" | "mod");
+        if !is_word(name) || *name == "rest" && is_module {
             continue;
         }
         let parts = parts(name);
@@ -172,7 +176,7 @@ mod tests {
             // the herd is told\n\
             struct OffsetKeeper { told: bool, untold: u8, what_was_told: u8 }\n\
             const TOLD: &str = \"told\";\n\
-            mod rest; use crate::rest::Rest; fn f(rest: u8) { keepers(); bookkeeper() }\n";
+            mod rest; use crate::{a, rest}; use b::rest::Rest; fn f(rest: u8) { keepers(); bookkeeper() }\n";
         let expected = [("keeper", 2), ("rest", 2), ("told", 2)];
         assert_eq!(words(source), BTreeMap::from(expected));
     }

@@ -282,7 +282,7 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
                 records = committed.records,
                 drained_us = committed.drained.as_micros() as u64,
                 committed_us = (committed.took - committed.drained).as_micros() as u64,
-                kept_back = committed.kept,
+                kept_back = committed.next_records,
                 "a transaction is committed"
             );
         }

@@ -185,7 +185,7 @@ pub(crate) struct CommittedTransaction {
     /// From its end until it was committed.
     pub(crate) took: Duration,
     /// How many records the pipeline kept back meanwhile.
-    pub(crate) kept: u64,
+    pub(crate) next_records: u64,
 }
 
 /// Why a wait for room has ended.
@@ -442,7 +442,7 @@ impl<A: OffsetAccount> Progress<A> {
             records: transaction.records,
             drained,
             took,
-            kept: transaction.next_records,
+            next_records: transaction.next_records,
         };
         *transaction = Transaction {
             is_last: transaction.is_last,
@@ -829,7 +829,7 @@ mod tests {
         assert!(progress.end_transaction(PushedLast::WholeChange));
         assert!(progress.is_ending() && !progress.is_at_commit_point());
         assert!(!progress.end_transaction(PushedLast::WholeChange), "it ends once");
-        let kept = progress.push([record(3, 300)]);
+        let third = progress.push([record(3, 300)]);
         assert_eq!(progress.uncommitted().kind, Unstored::Nothing);
         progress.settle(first + 1);
         assert!(progress.is_at_commit_point());
@@ -843,13 +843,13 @@ mod tests {
             assert_eq!(
                 progress
                     .committed()
-                    .map(|committed| (committed.records, committed.kept)),
+                    .map(|committed| (committed.records, committed.next_records)),
                 Some((2, 2))
             );
             assert_eq!(waiting.join().unwrap(), RoomWait::MaySend);
         });
         progress.sent_kept();
-        progress.settle_all(&[kept, kept + 1]);
+        progress.settle_all(&[third, third + 1]);
         assert_eq!((progress.uncommitted().records, progress.is_ending()), (2, false));
         assert!(progress.end_transaction(PushedLast::WholeChange));
         assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(4));

@@ -258,7 +258,7 @@ where
             progress: wires.progress.clone(),
             status: self.status.clone(),
             boundary: self.settings.boundary,
-            kept: KeptRecords::default(),
+            kept_records: KeptRecords::default(),
         })
     }
 }

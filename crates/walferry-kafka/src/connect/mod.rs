@@ -1,8 +1,8 @@
 //! Kafka Connect's own topics for configurations, offsets and states. Keys and values are Connect's, so that Connect can continue with what
 //! Walferry has written, and vice versa.
 
-mod book;
 mod client_id;
+mod connector_store;
 mod contact;
 mod content;
 mod driver;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use walferry_config::{Options, Worker};
 use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
-pub use book::TopicBook;
+pub use connector_store::TopicConnectorStore;
 pub use contact::Question;
 pub use driver::{GroupClient, MemberLooks, MembershipDriver};
 pub use group::{Clock, Lease, Queue};

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::{sync::watch, task::spawn_blocking};
 use walferry_config::Findings;
-use walferry_engine::{Disposition, Failure, Kind, book::Configuration};
+use walferry_engine::{Disposition, Failure, Kind, connector_store::Configuration};
 
 use crate::{
     beside::SlotLooks,

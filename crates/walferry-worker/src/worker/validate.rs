@@ -4,7 +4,7 @@ use tokio::task::spawn_blocking;
 use walferry_admin::manager::Validation;
 use walferry_config::{CONNECTOR_GROUPS, Sanitizer};
 use walferry_diagnosis::Diagnosis;
-use walferry_engine::{Failure, book::Configuration};
+use walferry_engine::{Failure, connector_store::Configuration};
 use walferry_postgres::connection::{Endpoint, Purpose};
 
 use crate::{loaded::load_configuration, worker::Herd};

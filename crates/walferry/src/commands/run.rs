@@ -26,7 +26,7 @@ use walferry_worker::{
     supervisor::Supervisor,
     topics,
     vital::{spawn_vital, vital},
-    worker::{ClerkTask, Herd, HerdParts, SharedBook, ShowProgress, WorkerOutput},
+    worker::{ClerkTask, Herd, HerdParts, SharedStore, ShowProgress, WorkerOutput},
 };
 
 use crate::{
@@ -123,24 +123,24 @@ fn tell_of_folder(data_dir: &Path) {
 
 /// Closes the data directory to other users of the machine, and logs what was open.
 fn tighten(data_dir: &Path) {
-    let told = match private::tighten(data_dir) {
-        Ok(told) => told,
+    let tightened = match private::tighten(data_dir) {
+        Ok(tightened) => tightened,
         // What the connectors cannot use, they report themselves.
         Err(error) => {
             warn!(directory = ?data_dir, %error, "could not find out who may read the data directory");
             return;
         }
     };
-    if let Some((first, mode)) = told.closed.first() {
+    if let Some((first, mode)) = tightened.closed.first() {
         info!(
             directory = ?data_dir,
-            closed = told.closed.len(),
+            closed = tightened.closed.len(),
             first = ?first,
             mode = %format_args!("{mode:04o}"),
             "files or folders of the data directory were open to other users of this machine; now they are for their owner alone"
         );
     }
-    if told.shared {
+    if tightened.shared {
         warn!(
             directory = ?data_dir,
             hint = "give Walferry a data directory of its own, with the mode 0700",
@@ -251,9 +251,9 @@ impl Process<'_> {
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
         let mut doors = listen::open(wanted, &self.settings).await?;
-        self.settings.host_names = rest::host_names(&configuration.worker.rest, &hosts);
-        self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
-        let url = rest::worker_url(&configuration.worker.rest, &doors, &hosts);
+        self.settings.host_names = rest::host_names(&configuration.worker.rest_api, &hosts);
+        self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest_api, &doors, &hosts));
+        let url = rest::worker_url(&configuration.worker.rest_api, &doors, &hosts);
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let topics = self.topics.take();
         if let Some(topics) = &topics {
@@ -345,13 +345,13 @@ impl Process<'_> {
             },
             loaded: configuration.connectors.clone(),
             output: self.output(),
-            shared: storage.shared.as_ref().map(|shared| SharedBook {
+            shared: storage.shared.as_ref().map(|shared| SharedStore {
                 duty: Duty::now(&shared.membership),
-                changed: shared.book_changed.clone(),
+                changed: shared.configs_changed.clone(),
                 states: shared.read_states.clone(),
             }),
         };
-        let (herd, clerk) = Herd::start(beginning, storage.book)
+        let (herd, clerk) = Herd::start(beginning, storage.store)
             .map_err(|failure| Error::failure("the configuration has a problem", failure))?;
         let doors = listen::again(doors).map_err(|failure| Error::failure("Walferry did not start", failure))?;
         let state_writer = storage.shared.as_ref().map(|shared| {
@@ -397,13 +397,13 @@ impl Process<'_> {
         settings: &JoinSettings,
     ) -> Option<Result<Joined, Failure>> {
         let standby = Standby::new(topics::preparing(topics));
-        let rest = RestSettings {
+        let rest_settings = RestSettings {
             standby: Some(standby.clone()),
             ..self.settings.clone()
         };
         let nobody: Arc<dyn Connectors> = Arc::new(Supervisor::default());
         let admin = Admin {
-            settings: rest,
+            settings: rest_settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
         let doors = match listen::again(doors) {
