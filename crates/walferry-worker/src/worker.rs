@@ -75,7 +75,8 @@ pub(crate) struct Inner {
     others: Mutex<BTreeMap<String, String>>,
     /// Which connectors this process runs, and whether it writes the store.
     duty: watch::Sender<Duty>,
-    /// For each connector that was run here, whether its run is one of a deputy. It stays one until this process owns the connector.
+    /// For each connector that was run here, whether its run is, or was last, a deputy's. It becomes false when this process owns the
+    /// connector, and not when the run ends.
     deputies: Mutex<BTreeMap<String, watch::Sender<bool>>>,
     /// What the status topic has of all connectors, if several workers share them.
     states: Option<watch::Receiver<Arc<StateRecords>>>,

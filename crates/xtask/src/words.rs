@@ -36,6 +36,13 @@ const NAMES: [(&str, &str); 11] = [
     ("shown", "the noun that it stands for"),
 ];
 
+/// Never a part of a name in these sources, where it would be a word of somebody else, with the word to use. Not even the list allows it.
+const PARTS_OF_OTHERS: [(&str, &str, &str); 1] = [(
+    "crates/walferry-engine/src",
+    "worker",
+    "pipeline or run: the worker is the process, and above the engine",
+)];
+
 const LIST: &str = "crates/xtask/src/words.txt";
 
 /// Characters of a function's name, at most.
@@ -48,6 +55,7 @@ type Uses = BTreeMap<(String, &'static str), usize>;
 /// Names each use of such a word that is not listed, and each listed one that is not there any more.
 pub(crate) fn check() -> Outcome {
     let mut uses = Uses::new();
+    let mut problems = Vec::new();
     let crates = shell::root().join("crates");
     for entry in fs::read_dir(&crates)? {
         let source = entry?.path().join("src");
@@ -56,11 +64,12 @@ pub(crate) fn check() -> Outcome {
                 for (word, count) in words(source) {
                     uses.insert((file.to_owned(), word), count);
                 }
+                problems.extend(words_of_others(file, source));
             })?;
         }
     }
     let list = fs::read_to_string(shell::root().join(LIST))?;
-    let mut problems = compared(&listed(&list)?, &uses);
+    problems.extend(compared(&listed(&list)?, &uses));
     for folder in ["crates", "tests"] {
         each_source(&shell::root().join(folder), &mut |file, source| {
             problems.extend(
@@ -105,6 +114,19 @@ fn words(source: &str) -> BTreeMap<&'static str, usize> {
         }
     }
     words
+}
+
+/// Names in a source that have a word of somebody else. `Worker` is another crate's name of a type, which may be imported.
+fn words_of_others(file: &str, source: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (folder, word, better) in PARTS_OF_OTHERS {
+        if file.starts_with(folder) {
+            let names = tokens(source).into_iter().filter(|token| is_word(token));
+            let names = names.filter(|name| *name != "Worker" && parts(name).contains(word));
+            problems.extend(names.map(|name| format!("{file} names something {name}: use {better}")));
+        }
+    }
+    problems
 }
 
 /// The parts of `snake_case` and `CamelCase` in small letters; a plural counts as its singular.
@@ -179,6 +201,15 @@ mod tests {
             mod rest; use crate::{a, rest}; use b::rest::Rest; fn f(rest: u8) { keepers(); bookkeeper() }\n";
         let expected = [("keeper", 2), ("rest", 2), ("told", 2)];
         assert_eq!(words(source), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn the_engine_calls_nothing_a_worker_of_its_own() {
+        let source = "use walferry_config::Worker; /// The worker.\nfn spawn_worker() { let workers = 1; }";
+        let found = words_of_others("crates/walferry-engine/src/session/tasks.rs", source);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("something spawn_worker: use pipeline"), "{found:?}");
+        assert!(words_of_others("crates/walferry-worker/src/worker.rs", source).is_empty());
     }
 
     #[test]

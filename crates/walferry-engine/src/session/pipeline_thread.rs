@@ -73,7 +73,7 @@ impl PipelineThread {
         (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Waits until its producer is closed. Call this only after [`Progress::close`], and when no chunk can come any more
+    /// Waits until its producer is closed. Call this only after [`Progress::close`], and when no batch of frames can come any more
     /// or the thread was woken. May be called again.
     pub(crate) async fn gone(&mut self) {
         if let Some(gone) = &mut self.gone {
@@ -113,8 +113,8 @@ impl<K: Sink> PipelineThreadParts<K> {
     fn work(&mut self) -> Result<(), Failure> {
         self.status.set_awaited(None);
         let mut batch = Batch::default();
-        while let Some(chunk) = self.next() {
-            if !self.pipe(chunk, &mut batch)? {
+        while let Some(frames) = self.next() {
+            if !self.pipe(frames, &mut batch)? {
                 break;
             }
             let is_idle = self.frames.is_empty();
@@ -182,11 +182,11 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.frames.blocking_recv()
     }
 
-    /// Sends one chunk through the pipeline. Returns whether to continue.
-    fn pipe(&mut self, mut chunk: FrameBatch, batch: &mut Batch) -> Result<bool, Failure> {
+    /// Sends one batch of frames through the pipeline. Returns whether to continue.
+    fn pipe(&mut self, mut received: FrameBatch, batch: &mut Batch) -> Result<bool, Failure> {
         let now = status::now_us() * 1000;
-        for frame in std::mem::take(&mut chunk.frames) {
-            let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);
+        for frame in std::mem::take(&mut received.frames) {
+            let result = self.pipeline.on_frame(frame, &received.bytes, now, batch);
             // Finish these before returning a failure, too: the rows before the one that failed must arrive.
             if batch.is_held() && (result.is_err() || !batch.may_hold_more()) && !self.finish(batch)? {
                 return Ok(false);
@@ -202,7 +202,7 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.status
             .counters
             .received_bytes
-            .fetch_add(chunk.bytes.len() as u64, Relaxed);
+            .fetch_add(received.bytes.len() as u64, Relaxed);
         self.deliver(batch)
     }
 

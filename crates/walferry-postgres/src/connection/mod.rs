@@ -1,6 +1,6 @@
 //! Connections to a server: address, TLS, authentication and session settings, for both replication and SQL.
 
-mod certificate;
+mod channel_binding;
 #[cfg(test)]
 mod java_verdicts;
 mod login;

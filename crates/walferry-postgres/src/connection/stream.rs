@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_openssl::SslStream;
 use walferry_config::connector::{PostgresSection, SslNegotiation};
 
-use super::certificate::tls_server_end_point;
+use super::channel_binding::tls_server_end_point;
 use super::methods::LoginWatch;
 use super::sslmode::Encryption;
 use super::tls;

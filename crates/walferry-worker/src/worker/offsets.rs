@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl Herd {
     /// The connector that the offset belongs to, and where its offset is.
-    async fn place(&self, name: &str) -> Result<OffsetPlace, Refused> {
+    async fn place(&self, name: &str) -> Result<OffsetSource, Refused> {
         let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
         let (herd, name) = (self.clone(), name.to_owned());
         blocking(move || {
@@ -38,7 +38,7 @@ impl Herd {
                 }
             };
             let topic = herd.0.offsets.topic_of(&loaded);
-            Ok(OffsetPlace {
+            Ok(OffsetSource {
                 partition: stores::partition(&loaded.connector),
                 topic: topic.map_err(|failure| refusal(&failure))?,
             })
@@ -54,7 +54,7 @@ impl Herd {
         }
         let (place, data_dir) = (self.place(name).await?, self.0.offsets.data_dir.clone());
         blocking(move || {
-            let OffsetPlace { partition, topic } = place;
+            let OffsetSource { partition, topic } = place;
             if let Some(log) = topic {
                 return show_topic(&log, &partition.connector);
             }
@@ -89,7 +89,7 @@ impl Herd {
 }
 
 /// Where the offset of a connector is.
-struct OffsetPlace {
+struct OffsetSource {
     partition: SourcePartition,
     /// `None`: a file.
     topic: Option<OffsetLog>,
@@ -97,7 +97,7 @@ struct OffsetPlace {
 
 /// What to write for a connector.
 pub(crate) struct OffsetChange {
-    place: OffsetPlace,
+    place: OffsetSource,
     /// The version of the configuration from which the partition was read.
     version: Option<u64>,
     /// The offsets to write. `None`: remove all.
@@ -108,7 +108,7 @@ impl Clerk {
     /// Writes offsets. Wanted states also go through the clerk, so nobody resumes the connector meanwhile.
     pub(crate) async fn alter_offsets(&mut self, change: OffsetChange) -> Result<(), Refused> {
         let OffsetChange {
-            place: OffsetPlace { partition, topic },
+            place: OffsetSource { partition, topic },
             version,
             offsets,
         } = change;

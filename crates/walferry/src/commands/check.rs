@@ -700,7 +700,7 @@ async fn outboxes(loaded: &Loaded) -> Result<BTreeSet<String>, Failure> {
     if pipeline.reads_hypertables() {
         source.control().hypertables().await?;
     }
-    if !pipeline.has_outbox() {
+    if !pipeline.checks_tables() {
         return Ok(BTreeSet::new());
     }
     let columns = pipeline.outbox_columns();
