@@ -349,16 +349,16 @@ mod tests {
         assert_eq!(read("secrets", "secrets", "password"), "inside");
         assert_eq!(read("mounted", "mounted", "password"), "inside");
         for (folder, file) in [("secrets", "out"), ("secrets/folder", "password")] {
-            let told = read("secrets", folder, file);
+            let problem = read("secrets", folder, file);
             for part in [
                 "a link leads out of the folders",
                 "to config.providers.dir.param.allowed.paths",
             ] {
-                assert!(told.contains(part), "{part}: {told}");
+                assert!(problem.contains(part), "{part}: {problem}");
             }
         }
-        let told = read("secrets", "secrets", "environment");
-        assert!(told.contains("cannot be read"), "{told}");
+        let problem = read("secrets", "secrets", "environment");
+        assert!(problem.contains("cannot be read"), "{problem}");
     }
 
     #[test]

@@ -51,13 +51,13 @@ impl Storage {
         };
         spawn_vital(topics::tell_of_connect(topics.clone()));
         let (states, configs_changed) = (Arc::new(opened.states), Arc::new(Notify::new()));
-        let told = watch::Sender::new(Arc::new(opened.read_states.clone()));
-        let read_states = told.subscribe();
+        let sender = watch::Sender::new(Arc::new(opened.read_states.clone()));
+        let read_states = sender.subscribe();
         let follower = Follower::start(
             topics,
             states.clone(),
             opened.read_states,
-            told,
+            sender,
             configs_changed.clone(),
         )?;
         Ok(Self {

@@ -149,14 +149,14 @@ pub fn reading(topics: &ConnectTopics) -> StandbyStage {
 /// Warns, for ever, while Kafka Connect's workers use the same topics. They may have been started by mistake, and do not check for
 /// Walferry.
 pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         sleep(LOOK_FOR_CONNECT).await;
         let topics = topics.clone();
         match spawn_blocking(move || topics.refuse_beside_connect()).await {
-            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && told => {}
+            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && is_reported => {}
             Ok(Err(failure)) if failure.kind == Kind::ConnectRuns => {
-                told = true;
+                is_reported = true;
                 warn!(
                     code = failure.code(),
                     reason = failure.to_string(),
@@ -164,7 +164,7 @@ pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
                     "Kafka Connect was started on the topics that Walferry uses"
                 );
             }
-            Ok(Ok(())) => told = false,
+            Ok(Ok(())) => is_reported = false,
             // Kafka cannot be asked now.
             _ => {}
         }
@@ -179,20 +179,20 @@ where
     F: FnMut() -> W,
     W: FnOnce() -> Result<T, Failure> + Send + 'static,
 {
-    let (mut told, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
+    let (mut reported, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
     loop {
         let done = spawn_blocking(work()).await;
         let done = done.unwrap_or_else(|error| Err(Failure::retry(Kind::NoThread, error.to_string())));
         match done {
             Ok(done) => {
-                if told.is_some() {
+                if reported.is_some() {
                     info!("Connect's topics can be used now");
                 }
                 return Ok(done);
             }
             Err(failure) if failure.disposition != Disposition::Retry => return Err(failure),
             Err(failure) => {
-                if told.replace(failure.kind) != Some(failure.kind) {
+                if reported.replace(failure.kind) != Some(failure.kind) {
                     warn!(
                         code = failure.code(),
                         error = %failure,
@@ -237,18 +237,18 @@ mod tests {
         let standby = Standby::new(StandbyStage::Waiting(
             "This process is waiting for its turn.".to_owned(),
         ));
-        let (counts, shown) = (tries.clone(), standby.clone());
+        let (counts, state) = (tries.clone(), standby.clone());
         let work = move || {
-            let (counts, shown) = (counts.clone(), shown.clone());
+            let (counts, state) = (counts.clone(), state.clone());
             move || match counts.fetch_add(1, SeqCst) {
                 0 => Err(Failure::retry(Kind::Unreachable, "no broker answers")),
-                _ => Ok(shown.why()),
+                _ => Ok(state.why()),
             }
         };
-        let shown = block_on(patiently(work, &standby)).expect("it tries again");
+        let reason = block_on(patiently(work, &standby)).expect("it tries again");
         assert!(
-            shown.contains("no broker answers") && shown.contains("waiting"),
-            "{shown}"
+            reason.contains("no broker answers") && reason.contains("waiting"),
+            "{reason}"
         );
         assert_eq!(tries.load(SeqCst), 2);
         // What nobody can mend by waiting ends it.
