@@ -35,7 +35,8 @@ use crate::{
     path::{
         change_observer::ObservedChange,
         cursor::{AsOrigin, ChangeNovelty, Cursor},
-        emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
+        emit::{Converters, Provenance, RecordEmitter},
+        error_policy::ErrorPolicy,
         heartbeat::Heartbeats,
         observers::ChangeObservers,
         plans::RelationPlans,
