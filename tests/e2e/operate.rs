@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 use walferry_testkit::servers::{
-    Connect, Kafka, Surroundings, Walferry, WalferryOptions, folder, wait_for, walferry_program,
+    Connect, Kafka, Network, Surroundings, Walferry, WalferryOptions, Weather, folder, wait_for, walferry_program,
 };
 
 use crate::{outbox::Outbox, takeover, world};
@@ -58,6 +58,49 @@ fn write(folder: &Path, name: &str, config: &serde_json::Map<String, Value>) -> 
     file.display().to_string()
 }
 
+/// Beside a connector that works, one that cannot: `status` says so with its exit code, and names it first.
+fn one_that_fails(operator: &Operator, outbox: &Outbox, place: &Path) {
+    let config = outbox.config_with([
+        ("topic.prefix", "broken"),
+        ("slot.name", "broken"),
+        ("publication.name", "broken"),
+        ("publication.autocreate.mode", "disabled"),
+    ]);
+    operator.done(&["apply", "-f", &write(place, "broken", &config)]);
+    let (code, status) = wait_for("the connector to fail", || {
+        let (code, status, _) = operator.run(&["status"]);
+        status.contains("broken  FAILED").then_some((code, status))
+    });
+    assert_eq!(code, Some(1), "{status}");
+    let mut lines = status.lines();
+    assert!(
+        lines
+            .next()
+            .is_some_and(|line| line.ends_with(": 1 of 2 connectors needs somebody to look")),
+        "{status}"
+    );
+    let (head, first, second) = (lines.next(), lines.next(), lines.next());
+    assert!(head.is_some_and(|line| line.starts_with("NAME")), "{status}");
+    assert!(
+        first.is_some_and(|line| line.to_lowercase().contains("publication"))
+            && second.is_some_and(|line| line.starts_with("one ")),
+        "the worst comes first, and says why: {status}"
+    );
+    let (code, shown, _) = operator.run(&["status", "-o", "json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(
+        (code, &shown["connectors"][0]["state"]),
+        (Some(1), &json!("FAILED")),
+        "{shown}"
+    );
+    // What somebody has asked for is no failure.
+    operator.done(&["stop", "broken", "--wait"]);
+    wait_for("a status without trouble", || {
+        (operator.run(&["status"]).0 == Some(0)).then_some(())
+    });
+    operator.done(&["delete", "broken", "--yes"]);
+}
+
 /// The same commands, whoever answers.
 fn operate(operator: &Operator, outbox: &Outbox, kafka: &Kafka) {
     let place = folder("operated");
@@ -97,6 +140,7 @@ fn operate(operator: &Operator, outbox: &Outbox, kafka: &Kafka) {
         "{status}"
     );
     operator.done(&["resume", "one", "--wait"]);
+    one_that_fails(operator, outbox, &place);
     operator.done(&["restart", "one", "--wait"]);
     operator.done(&["stop", "one", "--wait"]);
     // The offset is there when it has stopped.
@@ -128,6 +172,37 @@ fn operate(operator: &Operator, outbox: &Outbox, kafka: &Kafka) {
     let (code, _, said) = operator.run(&["delete", "one"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("say --yes"), "{said}");
+}
+
+/// A connector that does not work yet needs nobody, but a script that waits for all to work must not go on.
+fn one_that_is_not_ready(operator: &Operator, outbox: &Outbox) {
+    let network = Network::to(outbox.database.port());
+    let port = network.port().to_string();
+    let config = outbox.config_with([
+        ("database.port", port.as_str()),
+        ("topic.prefix", "slow"),
+        ("slot.name", "slow"),
+        ("publication.name", "slow"),
+    ]);
+    operator.done(&["apply", "-f", &write(&folder("not_ready"), "slow", &config)]);
+    operator.done(&["stop", "slow", "--wait"]);
+    // It begins, and the server does not answer.
+    network.set(Weather::Frozen);
+    operator.done(&["resume", "slow"]);
+    let (code, status) = wait_for("it to begin", || {
+        let (code, status, _) = operator.run(&["status"]);
+        let is_counted = status
+            .lines()
+            .next()
+            .is_some_and(|line| line.ends_with(": 2 connectors, 1 is not ready yet"));
+        is_counted.then_some((code, status))
+    });
+    assert_eq!(code, Some(1), "{status}");
+    network.set(Weather::Fair);
+    wait_for("both to work", || {
+        (operator.run(&["status"]).0 == Some(0)).then_some(())
+    });
+    operator.done(&["delete", "slow", "--yes"]);
 }
 
 #[test]
@@ -178,6 +253,7 @@ fn commands_operate_walferry_and_kafka_connect_alike() {
         status.starts_with("Walferry ") && status.contains("Streaming. It is up to date."),
         "{status}"
     );
+    one_that_is_not_ready(&operator, &other);
     let top = operator.done(&["top", "--once"]);
     assert!(top.contains("RECORDS/S") && top.contains("one   streaming"), "{top}");
     let logs = operator.done(&["logs", "one"]);

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _},
     path::PathBuf,
     process::{Child, ChildStderr, Command, Stdio},
 };
@@ -126,4 +126,77 @@ fn a_killed_tail_leaves_no_slot_and_one_without_a_publication_says_the_sql() {
     tail.kill().expect("it runs");
     tail.wait().expect("it was killed");
     wait_for_no_slot(&database);
+}
+
+/// Reads one record: its lines, up to the blank line that ends it.
+#[track_caller]
+fn next_record(shown: &mut impl BufRead) -> String {
+    let mut record = String::new();
+    while !record.ends_with("\n\n") {
+        assert_ne!(shown.read_line(&mut record).expect("it is text"), 0, "{record}");
+    }
+    record
+}
+
+#[test]
+fn a_tail_begins_with_the_next_commit_and_ctrl_c_ends_it_in_order() {
+    let world = world::shared();
+    let database = world.postgres.database("tail_ends");
+    database.sql().run(
+        "create table orders (id int primary key); create publication tail_ends for table orders;
+         insert into orders values (1)",
+    );
+    let file = file(&database, "tail_ends");
+    let (mut tail, mut told) = tail(&file, &[]);
+    let mut shown = BufReader::new(tail.stdout.take().expect("it is piped"));
+    for id in [2, 3] {
+        database.sql().run(&format!("insert into orders values ({id})"));
+        let record = next_record(&mut shown);
+        assert!(record.contains(&format!("  key        {{\"id\":{id}}}\n")), "{record}");
+    }
+    let interrupted = Command::new("kill").args(["-INT", &tail.id().to_string()]).status();
+    assert!(interrupted.expect("`kill` can be run").success());
+    let ended = wait_for("the end", || tail.try_wait().expect("it is a child"));
+    let (mut last, mut said) = (String::new(), String::new());
+    shown.read_to_string(&mut last).expect("it is text");
+    told.read_to_string(&mut said).expect("it is text");
+    assert_eq!((ended.code(), &*last), (Some(0), ""), "{said}");
+    assert!(said.ends_with("2 records shown.\n"), "{said}");
+    wait_for_no_slot(&database);
+}
+
+#[test]
+fn a_tail_says_why_it_ends_when_what_it_reads_is_gone() {
+    let world = world::shared();
+    let database = world.postgres.database("tail_cut");
+    database
+        .sql()
+        .run("create table orders (id int primary key); create publication tail_cut for table orders");
+    let file = file(&database, "tail_cut");
+    let end_of_walsender = "select pg_terminate_backend(active_pid) from pg_replication_slots
+         where database = current_database()";
+    for (sql, parts) in [
+        (
+            end_of_walsender,
+            ["terminating connection", "start `walferry tail` again"],
+        ),
+        (
+            "drop publication tail_cut; insert into orders values (1)",
+            [
+                "publication \"tail_cut\" does not exist",
+                "`walferry check --fix` prints the SQL",
+            ],
+        ),
+    ] {
+        let (mut tail, mut told) = tail(&file, &[]);
+        database.sql().run(sql);
+        let ended = wait_for("the end", || tail.try_wait().expect("it is a child"));
+        let mut said = String::new();
+        told.read_to_string(&mut said).expect("it is text");
+        assert_eq!(ended.code(), Some(1), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+        wait_for_no_slot(&database);
+    }
 }
