@@ -17,6 +17,7 @@ mod fix;
 mod foreseen;
 mod hangs;
 mod history;
+mod hostile_member;
 mod hostile_names;
 mod hostile_path;
 mod hostile_registry;

@@ -7,6 +7,7 @@ use walferry_kafka::connect::{GroupReader, GroupView, work_partition};
 use walferry_testkit::servers::{Kafka, Network, Record, Walferry, Weather, wait_for};
 
 use crate::{
+    hostile_member::{CLIENT_ID, HostileMember},
     outbox::{Outbox, assert_runs},
     takeover::{self, wait_for_turn},
     workers, world,
@@ -582,4 +583,70 @@ fn workers_that_share_begin_when_an_earlier_version_has_ended_and_not_beside_it(
             (status.status == 200 && ids.contains(&status.json()["connector"]["worker_id"])).then_some(())
         });
     }
+}
+
+/// Whoever may join the group can keep its workers from agreeing. They say who it is, go on with what they have, and end in order.
+#[test]
+fn workers_say_which_member_keeps_them_from_agreeing_and_go_on_with_what_they_have() {
+    let world = world::shared();
+    let mut cluster = Cluster::start(Kafka::start(), "kept", 2);
+    let names: Vec<String> = (0..2).map(|number| cluster.name_for(number, "k")).collect();
+    let outboxes: Vec<Outbox> = (0..2)
+        .map(|number| Outbox::on(&world.postgres, &cluster.kafka, &format!("kept{number}")))
+        .collect();
+    for (name, outbox) in names.iter().zip(&outboxes) {
+        cluster.create(0, name, outbox.config());
+        cluster.wait_for_state(0, name, "RUNNING");
+        wait_for_stream(outbox);
+    }
+    let member = HostileMember::join(&cluster.kafka.bootstrap(), "walferry-walferry-test");
+    // The broker fails when the last one has answered. The other one waits for its answer.
+    let (refused, group) = wait_for("the broker to refuse a worker", || {
+        (0..2).find_map(|number| {
+            let ready = cluster.workers[number].get("/ready")?;
+            let group = ready.json()["group"].clone();
+            let is_named = group["hints"][0].as_str().is_some_and(|hint| hint.contains(CLIENT_ID));
+            (ready.status == 200 && is_named).then_some((number, group))
+        })
+    });
+    let (reason, hint) = (group["reason"].to_string(), group["hints"][0].to_string());
+    assert!(
+        reason.contains("The broker that coordinates consumer group walferry-walferry-test fails"),
+        "{group}"
+    );
+    assert!(
+        hint.contains("client.id \\\"intruder\\\" at 127.0.0.1") && hint.contains("no Walferry of this version"),
+        "{group}"
+    );
+    let log = cluster.workers[refused].output();
+    assert!(
+        log.contains("fails with an error of its own") && log.contains("intruder"),
+        "{log}"
+    );
+
+    // One that has stood still is asked for on another connection than the one over which it waits for the others.
+    let waiting = 1 - refused;
+    let stood = Instant::now();
+    cluster.workers[waiting].hang();
+    wait_for("the worker to have stood still", || {
+        (stood.elapsed().as_secs() > 6).then_some(())
+    });
+    cluster.workers[waiting].resume();
+    for outbox in &outboxes {
+        outbox.insert("k", 1, 5);
+        outbox.wait_for_event(&cluster.kafka, 5);
+        outbox.wait_until_confirmed();
+    }
+    assert!(
+        cluster.workers[waiting]
+            .output()
+            .contains("this process has stood still"),
+        "{}",
+        cluster.workers[waiting].output()
+    );
+    for number in [waiting, refused] {
+        let ended = cluster.workers[number].terminate();
+        assert_eq!(ended, Some(0), "{}", cluster.workers[number].output());
+    }
+    drop(member);
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use axum::http::{HeaderMap, Method, StatusCode};
+use serde::Serialize;
 
 use crate::manager::Refused;
 
@@ -165,6 +166,15 @@ pub struct GroupWorker {
     pub connectors: Vec<String>,
 }
 
+/// What keeps connectors from moving between the workers of a group. Those that run go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupProblem {
+    /// What is wrong.
+    pub reason: String,
+    /// What to do.
+    pub hints: Vec<String>,
+}
+
 /// Knows the other workers, and sends requests to them.
 pub trait Forwarder: fmt::Debug + Send + Sync {
     /// Who answers such a request.
@@ -177,6 +187,11 @@ pub trait Forwarder: fmt::Debug + Send + Sync {
     fn group(&self, connectors: &[String]) -> Vec<GroupWorker> {
         let _ = connectors;
         Vec::new()
+    }
+
+    /// Why the workers cannot agree who runs which connector, if they cannot.
+    fn disagreement(&self) -> Option<GroupProblem> {
+        None
     }
 
     /// Sends a request to the worker that has to answer it. It fails with a refusal if there is none, or if that one does not answer.

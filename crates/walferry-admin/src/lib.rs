@@ -56,8 +56,8 @@ pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
     forwarder::{
-        Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupWorker, HeldBody, Route,
-        SeenWorkers,
+        Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupProblem, GroupWorker,
+        HeldBody, Route, SeenWorkers,
     },
     human::instant as utc_time,
     record_skips::RecordSkips,

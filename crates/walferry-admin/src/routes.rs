@@ -23,8 +23,10 @@ use crate::{
     connect::{ErrorBody, json_text},
     data::Data,
     exposition,
+    forwarder::GroupProblem,
     guard::{self, MayChange, Requester},
     history::History,
+    human,
     logins::Logins,
     metrics, now_us,
     observation::{Observation, phase_word},
@@ -174,6 +176,9 @@ async fn live() -> Response {
 struct Ready<'a> {
     ready: bool,
     connectors: Vec<Readiness<'a>>,
+    /// It does not count for `ready`: a restart would not help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<GroupProblem>,
 }
 
 #[derive(Debug, Serialize)]
@@ -213,7 +218,18 @@ async fn ready(State(app): App) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    json(code, &Ready { ready, connectors })
+    let forwarder = app.admin.settings.forwarder.as_ref();
+    let body = Ready {
+        ready,
+        connectors,
+        group: forwarder
+            .and_then(|forwarder| forwarder.disagreement())
+            .map(|problem| GroupProblem {
+                reason: human::sentence(&problem.reason),
+                hints: problem.hints,
+            }),
+    };
+    json(code, &body)
 }
 
 async fn scrape(State(app): App) -> Response {

@@ -5,7 +5,7 @@ use std::future::pending;
 use tracing::info;
 use walferry_admin::Standby;
 use walferry_engine::{Failure, Kind};
-use walferry_kafka::connect::{ConnectTopics, GroupView, Membership, Share, Standing};
+use walferry_kafka::connect::{ConnectTopics, Disagreement, GroupView, Membership, Share, Standing};
 
 use crate::topics::{self, WorkerTopics};
 
@@ -60,11 +60,16 @@ impl Joined {
 /// Waits until a member may work. False if it has to join again.
 async fn may_work(topics: &ConnectTopics, settings: &JoinSettings, membership: &Membership, standby: &Standby) -> bool {
     let (mut share, mut view, mut denied) = (membership.share(), membership.view(), membership.denied());
+    let mut disagreement = membership.disagreement();
     loop {
         let entry = {
             let (share, view) = (share.borrow_and_update(), view.borrow_and_update());
-            let stage = topics::waiting(topics, view.as_ref(), denied.borrow_and_update().as_ref());
-            standby.set(stage);
+            let obstacle = match (&*denied.borrow_and_update(), &*disagreement.borrow_and_update()) {
+                (Some(failure), _) => Some((failure.to_string(), failure.hint().map(str::to_owned))),
+                (None, Some(Disagreement { what, hint })) => Some((what.clone(), Some(hint.clone()))),
+                (None, None) => None,
+            };
+            standby.set(topics::waiting(topics, view.as_ref(), obstacle));
             entry(&share, view.as_ref(), &settings.address)
         };
         match entry {
@@ -82,6 +87,7 @@ async fn may_work(topics: &ConnectTopics, settings: &JoinSettings, membership: &
             Ok(()) = share.changed() => {}
             Ok(()) = view.changed() => {}
             Ok(()) = denied.changed() => {}
+            Ok(()) = disagreement.changed() => {}
             else => pending().await,
         }
     }

@@ -69,11 +69,11 @@ impl Neighbours {
     /// Watches these URLs, and no others any more.
     pub(crate) fn watch(&mut self, addresses: BTreeSet<String>) {
         self.watched.retain(|address, task| {
-            let is_wanted = addresses.contains(address);
-            if !is_wanted {
+            let stays = addresses.contains(address);
+            if !stays {
                 task.abort();
             }
-            is_wanted
+            stays
         });
         for address in addresses {
             if self.watched.len() >= MOST || self.watched.contains_key(&address) {

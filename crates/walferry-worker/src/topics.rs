@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
-use walferry_engine::{Disposition, Failure, Kind, Pauses, connector_store::ConnectorStore as _};
-use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicConnectorStore};
+use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
+use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicBook};
 
-use crate::worker::OpenStore;
+use crate::worker::OpenBook;
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
 const CONNECT_ENDS: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that a worker keeps in Connect's topics.
 pub(crate) struct WorkerTopics {
-    pub store: OpenStore,
+    pub book: OpenBook,
     pub offsets: OffsetLog,
     pub states: StateLog,
     /// What the status topic has.
@@ -77,16 +77,16 @@ pub(crate) async fn open(
         move || {
             // A Connect may have been started while this process waited for its turn.
             topics.refuse_beside_connect()?;
-            let mut store = TopicConnectorStore::open(&topics, is_ours)?;
-            let entries = store.entries()?;
+            let mut book = TopicBook::open(&topics, is_ours)?;
+            let entries = book.entries()?;
             let states = StateLog::open(&topics)?;
             let read_states = states.read()?;
-            let store = OpenStore {
-                store: Box::new(store),
+            let book = OpenBook {
+                book: Box::new(book),
                 entries,
             };
             Ok(WorkerTopics {
-                store,
+                book,
                 offsets: OffsetLog::open(&topics)?,
                 states,
                 read_states,
@@ -94,7 +94,7 @@ pub(crate) async fn open(
         }
     };
     let opened = patiently(open, standby).await?;
-    for (name, class) in opened.store.store.others() {
+    for (name, class) in opened.book.book.others() {
         warn!(
             connector = name,
             class, "Connect's topics contain a connector of another class: it is not changed and does not run here"
@@ -111,8 +111,13 @@ pub fn preparing(topics: &ConnectTopics) -> StandbyStage {
     ))
 }
 
-/// What a process that may not work yet says of itself. Until it sees the group, it cannot say which other process works.
-pub fn waiting(topics: &ConnectTopics, view: Option<&GroupView>, denied: Option<&Failure>) -> StandbyStage {
+/// What a process that may not work yet says of itself: what is in its way, and what to do about that, if anything is. Until it sees the group, it
+/// cannot say which other process works.
+pub fn waiting(
+    topics: &ConnectTopics,
+    view: Option<&GroupView>,
+    obstacle: Option<(String, Option<String>)>,
+) -> StandbyStage {
     let group = &topics.group;
     let active = match view.and_then(GroupView::leader) {
         Some(leader) => match &leader.address {
@@ -121,12 +126,10 @@ pub fn waiting(topics: &ConnectTopics, view: Option<&GroupView>, denied: Option<
         },
         None => String::new(),
     };
-    match denied {
-        Some(failure) => StandbyStage::Starting(format!(
-            "This process is waiting until it may use Connect's topics of group {group:?}: {failure}. {}",
-            failure
-                .hint()
-                .map_or_else(String::new, |hint| format!("To mend this, {hint}."))
+    match obstacle {
+        Some((what, hint)) => StandbyStage::Starting(format!(
+            "This process is waiting until it may use Connect's topics of group {group:?}: {what}. {}",
+            hint.map_or_else(String::new, |hint| format!("To mend this, {hint}."))
         )),
         None if view.is_some() => StandbyStage::Waiting(format!(
             "This process is waiting: a worker of group {group:?} does not share its connectors, because it is of an earlier version or has \
@@ -149,14 +152,14 @@ pub fn reading(topics: &ConnectTopics) -> StandbyStage {
 /// Warns, for ever, while Kafka Connect's workers use the same topics. They may have been started by mistake, and do not check for
 /// Walferry.
 pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
-    let mut is_reported = false;
+    let mut told = false;
     loop {
         sleep(LOOK_FOR_CONNECT).await;
         let topics = topics.clone();
         match spawn_blocking(move || topics.refuse_beside_connect()).await {
-            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && is_reported => {}
+            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && told => {}
             Ok(Err(failure)) if failure.kind == Kind::ConnectRuns => {
-                is_reported = true;
+                told = true;
                 warn!(
                     code = failure.code(),
                     reason = failure.to_string(),
@@ -164,7 +167,7 @@ pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
                     "Kafka Connect was started on the topics that Walferry uses"
                 );
             }
-            Ok(Ok(())) => is_reported = false,
+            Ok(Ok(())) => told = false,
             // Kafka cannot be asked now.
             _ => {}
         }
@@ -179,20 +182,20 @@ where
     F: FnMut() -> W,
     W: FnOnce() -> Result<T, Failure> + Send + 'static,
 {
-    let (mut reported, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
+    let (mut told, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
     loop {
         let done = spawn_blocking(work()).await;
         let done = done.unwrap_or_else(|error| Err(Failure::retry(Kind::NoThread, error.to_string())));
         match done {
             Ok(done) => {
-                if reported.is_some() {
+                if told.is_some() {
                     info!("Connect's topics can be used now");
                 }
                 return Ok(done);
             }
             Err(failure) if failure.disposition != Disposition::Retry => return Err(failure),
             Err(failure) => {
-                if reported.replace(failure.kind) != Some(failure.kind) {
+                if told.replace(failure.kind) != Some(failure.kind) {
                     warn!(
                         code = failure.code(),
                         error = %failure,
@@ -237,18 +240,18 @@ mod tests {
         let standby = Standby::new(StandbyStage::Waiting(
             "This process is waiting for its turn.".to_owned(),
         ));
-        let (counts, state) = (tries.clone(), standby.clone());
+        let (counts, shown) = (tries.clone(), standby.clone());
         let work = move || {
-            let (counts, state) = (counts.clone(), state.clone());
+            let (counts, shown) = (counts.clone(), shown.clone());
             move || match counts.fetch_add(1, SeqCst) {
                 0 => Err(Failure::retry(Kind::Unreachable, "no broker answers")),
-                _ => Ok(state.why()),
+                _ => Ok(shown.why()),
             }
         };
-        let reason = block_on(patiently(work, &standby)).expect("it tries again");
+        let shown = block_on(patiently(work, &standby)).expect("it tries again");
         assert!(
-            reason.contains("no broker answers") && reason.contains("waiting"),
-            "{reason}"
+            shown.contains("no broker answers") && shown.contains("waiting"),
+            "{shown}"
         );
         assert_eq!(tries.load(SeqCst), 2);
         // What nobody can mend by waiting ends it.

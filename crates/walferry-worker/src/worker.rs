@@ -2,23 +2,21 @@
 //!
 //! Three things own what belongs to a connector, and each change goes through them in this order:
 //!
-//! 1. One task, the *config writer*, writes the store, so that each request sees the changes of the earlier ones. It answers a request only
-//!    after the change is durable, and then puts it into `connectors`, which everybody reads: the configuration with its version, and the wanted
-//!    state.
-//! 2. Each connector has a *connector task*, which is sent the version that is to run. It reads that configuration, which may hang in a config
+//! 1. One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. It answers a request only after the
+//!    change is durable, and then puts it into `connectors`, which everybody reads: the configuration with its version, and the wanted state.
+//! 2. Each connector has a task, its *keeper*, which is told the version that is to run. It reads that configuration, which may hang in a config
 //!    provider, and hands it to the supervisor. A newer version interrupts it. So a connector that starts or ends slowly delays no other.
 //! 3. The [`Supervisor`] has the runs. It ends the one with an older configuration in order before it begins the next, so there is never a
 //!    second run beside the first.
 //!
-//! Where several workers share the connectors, the store is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
-//! and whether it is the one that writes the store. A connector task is told to end a connector that another worker runs from now on, as if it
-//! had been removed. What others write comes to the config writer when it reads the store again.
+//! Where several workers share the connectors, the book is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
+//! and whether it is the one that writes the book. A keeper is told to end a connector that another worker runs from now on, as if it had been
+//! removed. What others write comes to the clerk when it reads the book again.
 //!
-//! A wanted state takes a shorter way: the config writer writes it and tells the supervisor. A connector task that is about to start the
-//! connector reads it afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between
-//! the two.
+//! A wanted state takes a shorter way: the clerk writes it and tells the supervisor. A keeper that is about to start the connector reads it
+//! afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between the two.
 
-mod connector_task;
+mod keeper;
 mod offsets;
 mod plugins;
 mod snapshots;
@@ -47,7 +45,7 @@ use walferry_admin::manager::{
 use walferry_config::Worker;
 use walferry_engine::{
     DeputyRole, Disposition, Exit, Failure, Kind, WantedState,
-    connector_store::{Configuration, ConnectorEntry, ConnectorStore},
+    book::{Book, BookEntry, Configuration},
     status::{Execute, Status},
 };
 
@@ -58,12 +56,12 @@ use crate::{
     stores::Offsets, supervisor::Supervisor,
 };
 
-/// Pause before the store is written again.
+/// Pause before the book is written again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// All connectors of the process. Clones share them.
 #[derive(Clone)]
-pub struct ManagedConnectors(Arc<Inner>);
+pub struct Herd(Arc<Inner>);
 
 pub(crate) struct Inner {
     pub supervisor: Supervisor,
@@ -73,16 +71,15 @@ pub(crate) struct Inner {
     pub output: WorkerOutput,
     connectors: Mutex<BTreeMap<String, Connector>>,
     active_topics: ActiveTopics,
-    /// Names and classes of connectors in the store that no Walferry runs.
+    /// Names and classes of connectors in the book that no Walferry runs.
     others: Mutex<BTreeMap<String, String>>,
-    /// Which connectors this process runs, and whether it writes the store.
+    /// Which connectors this process runs, and whether it writes the book.
     duty: watch::Sender<Duty>,
-    /// For each connector that was run here, whether its run is, or was last, a deputy's. It becomes false when this process owns the
-    /// connector, and not when the run ends.
+    /// For each connector that was run here, whether its run is one of a deputy. It stays one until this process owns the connector.
     deputies: Mutex<BTreeMap<String, watch::Sender<bool>>>,
     /// What the status topic has of all connectors, if several workers share them.
     states: Option<watch::Receiver<Arc<StateRecords>>>,
-    commands: mpsc::UnboundedSender<ConfigCommand>,
+    commands: mpsc::UnboundedSender<ClerkCommand>,
     /// How many connectors share the memory in flight.
     pub share: watch::Sender<usize>,
     /// The room for what they have in flight, if it is limited for all together.
@@ -95,8 +92,8 @@ struct Connector {
     configuration: Configuration,
     target: WantedState,
     origin: ConnectorOrigin,
-    /// Whether the store has a connector of this name.
-    is_stored: bool,
+    /// Whether the book has a connector of this name.
+    is_in_book: bool,
     /// The version of the configuration.
     version: u64,
 }
@@ -111,7 +108,7 @@ enum ConnectorOrigin {
 }
 
 /// A change to make, and the channel for its result.
-enum ConfigCommand {
+enum ClerkCommand {
     Put(
         String,
         Configuration,
@@ -123,43 +120,43 @@ enum ConfigCommand {
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
     AlterOffsets(offsets::OffsetChange, oneshot::Sender<Result<(), Refused>>),
     Assign(Duty, oneshot::Sender<Result<(), Refused>>),
-    /// Reads what others have written into the store.
+    /// Reads what others have written into the book.
     CatchUp(oneshot::Sender<Result<(), Refused>>),
-    /// Changes nothing. The answer shows that the config writer works.
+    /// Changes nothing. The answer shows that the clerk works.
     Answer(oneshot::Sender<Result<(), Refused>>),
 }
 
-/// A store, and the connectors in it when it was opened.
-pub struct OpenStore {
-    pub store: Box<dyn ConnectorStore>,
-    pub entries: Vec<ConnectorEntry>,
+/// A book, and the connectors in it when it was opened.
+pub struct OpenBook {
+    pub book: Box<dyn Book>,
+    pub entries: Vec<BookEntry>,
 }
 
-/// The store, or the reason why there is none.
-pub(crate) type StoreChoice = Result<OpenStore, String>;
+/// The book, or the reason why there is none.
+pub(crate) type BookChoice = Result<OpenBook, String>;
 
-impl fmt::Debug for ManagedConnectors {
+impl fmt::Debug for Herd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.lock().keys()).finish()
     }
 }
 
-/// What the worker's connectors need to start.
-pub struct WorkerParts {
+/// What a herd needs to start.
+pub struct HerdParts {
     pub worker: Worker,
     pub bootstrap_servers: String,
     pub offsets: Offsets,
     pub loaded: Vec<Loaded>,
     pub output: WorkerOutput,
     /// `None`: this process alone has its connectors.
-    pub shared: Option<SharedStore>,
+    pub shared: Option<SharedBook>,
 }
 
 /// What several workers have in common.
-pub struct SharedStore {
+pub struct SharedBook {
     /// What this one has to do at the start.
     pub duty: Duty,
-    /// Told when others have written the store.
+    /// Told when others have written the book.
     pub changed: Arc<Notify>,
     /// The content of the status topic.
     pub states: watch::Receiver<Arc<StateRecords>>,
@@ -176,10 +173,10 @@ pub struct WorkerOutput {
 /// Makes what shows the progress of a connector.
 pub type ShowProgress = Arc<dyn Fn(Arc<Status>) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
 
-pub struct ConfigWriterTask(JoinHandle<()>);
+pub struct ClerkTask(JoinHandle<()>);
 
-impl ConfigWriterTask {
-    /// Waits until the config writer has ended, which only a bug can cause. Without a config writer nothing can be changed, so the process has to end.
+impl ClerkTask {
+    /// Waits until the clerk has ended, which only a bug can cause. Without a clerk nothing can be changed, so the process has to end.
     pub async fn ended(&mut self) -> Failure {
         let how = match (&mut self.0).await {
             Ok(()) => "has ended",
@@ -194,35 +191,35 @@ impl ConfigWriterTask {
     }
 }
 
-impl ManagedConnectors {
-    /// Starts the connectors of files and of the store. It must be called within a set of local tasks, and lives as long as these.
+impl Herd {
+    /// Starts the connectors of files and of the book. It must be called within a set of local tasks, and lives as long as these.
     ///
-    /// If a file and the store have a connector of the same name, the file's configuration overwrites the one in the store, as with the files
+    /// If a file and the book have a connector of the same name, the file's configuration overwrites the one in the book, as with the files
     /// of a standalone worker. The wanted state stays.
     ///
     /// # Errors
-    /// A file has the name of a connector in the store that this process must not change.
-    pub fn start(beginning: WorkerParts, store: StoreChoice) -> Result<(Self, ConfigWriterTask), Failure> {
+    /// A file has the name of a connector in the book that this process must not change.
+    pub fn start(beginning: HerdParts, shelf: BookChoice) -> Result<(Self, ClerkTask), Failure> {
         let (commands, received) = mpsc::unbounded_channel();
         let (changed, states, duty) = match beginning.shared {
             Some(shared) => (Some(shared.changed), Some(shared.states), shared.duty),
             None => (None, None, Duty::alone()),
         };
-        let (store, entries) = match store {
-            Ok(OpenStore { store, entries }) => (Ok(store), entries),
+        let (shelf, entries) = match shelf {
+            Ok(OpenBook { book, entries }) => (Ok(book), entries),
             Err(why) => (Err(why), Vec::new()),
         };
-        let others = store.as_ref().map_or_else(|_| Vec::new(), |store| store.others());
-        let (gathered, overwritten) = gather(beginning.loaded, entries, &others)?;
-        let connectors = Self(Arc::new(Inner {
+        let others = shelf.as_ref().map_or_else(|_| Vec::new(), |book| book.others());
+        let (connectors, overwritten) = gather(beginning.loaded, entries, &others)?;
+        let herd = Self(Arc::new(Inner {
             supervisor: Supervisor::default(),
             room: Room::of(beginning.worker.in_flight_max_bytes),
             worker: beginning.worker,
             bootstrap_servers: beginning.bootstrap_servers,
             offsets: beginning.offsets,
             output: beginning.output,
-            share: watch::Sender::new(gathered.keys().filter(|name| duty.works_for(name)).count()),
-            connectors: Mutex::new(gathered),
+            share: watch::Sender::new(connectors.keys().filter(|name| duty.works_for(name)).count()),
+            connectors: Mutex::new(connectors),
             active_topics: ActiveTopics::default(),
             others: Mutex::new(others.into_iter().collect()),
             duty: watch::Sender::new(duty),
@@ -230,18 +227,18 @@ impl ManagedConnectors {
             states,
             commands,
         }));
-        let config_writer = ConfigWriter {
-            connectors: connectors.clone(),
-            store: store.map(|store| Arc::new(Mutex::new(store))),
+        let clerk = Clerk {
+            herd: herd.clone(),
+            shelf: shelf.map(|book| Arc::new(Mutex::new(book))),
             slots: SlotLooks::default(),
-            connector_tasks: BTreeMap::new(),
+            keepers: BTreeMap::new(),
             version: 0,
             overwritten,
             changed,
             is_current: false,
             is_read: true,
         };
-        Ok((connectors, ConfigWriterTask(spawn_local(config_writer.work(received)))))
+        Ok((herd, ClerkTask(spawn_local(clerk.work(received)))))
     }
 
     pub fn supervisor(&self) -> &Supervisor {
@@ -274,8 +271,8 @@ impl ManagedConnectors {
     /// Gives this process another part of the connectors. When this returns, no run begins any more of those that it has no more, but some may
     /// still end.
     pub(crate) async fn assign(&self, duty: Duty) {
-        // A config writer that has ended ends the process, too.
-        let _ = self.ask(|reply| ConfigCommand::Assign(duty, reply)).await;
+        // A clerk that has ended ends the process, too.
+        let _ = self.ask(|reply| ClerkCommand::Assign(duty, reply)).await;
     }
 
     fn deputies(&self) -> MutexGuard<'_, BTreeMap<String, watch::Sender<bool>>> {
@@ -286,10 +283,10 @@ impl ManagedConnectors {
     pub(crate) fn deputy_role(&self, name: &str) -> DeputyRole {
         let is_deputy = self.duty().is_deputy(name);
         let mut deputies = self.deputies();
-        let role = deputies
+        let told = deputies
             .entry(name.to_owned())
             .or_insert_with(|| watch::Sender::new(is_deputy));
-        DeputyRole::told_by(role.subscribe())
+        DeputyRole::told_by(told.subscribe())
     }
 
     /// Whether the connector was run here last as a deputy, and is not this process's own since.
@@ -359,10 +356,10 @@ impl ManagedConnectors {
         self.lock().get(name).cloned()
     }
 
-    /// Passes a command to the config writer, and waits for its result.
+    /// Passes a command to the clerk, and waits for its result.
     fn ask<T: Send + 'static>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ConfigCommand,
+        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ClerkCommand,
     ) -> ManagerFuture<T> {
         let (reply, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(reply));
@@ -374,7 +371,7 @@ impl ManagedConnectors {
     }
 }
 
-impl ConnectorManager for ManagedConnectors {
+impl ConnectorManager for Herd {
     fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()
     }
@@ -389,9 +386,7 @@ impl ConnectorManager for ManagedConnectors {
 
     fn is_kept(&self, name: &str, configuration: &Configuration, how: &SubmitMode) -> Result<bool, Refused> {
         match (how, self.find(name)) {
-            (SubmitMode::Any | SubmitMode::Over(_), Some(connector))
-                if must_come_from_store(name, &connector).is_err() =>
-            {
+            (SubmitMode::Any | SubmitMode::Over(_), Some(connector)) if from_book(name, &connector).is_err() => {
                 let target = wanted_after(name, how.clone(), Some(&connector), configuration)?;
                 Ok(target.is_none())
             }
@@ -400,35 +395,33 @@ impl ConnectorManager for ManagedConnectors {
     }
 
     fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> ManagerFuture<bool> {
-        self.ask(|reply| ConfigCommand::Put(name.to_owned(), configuration, how, reply))
+        self.ask(|reply| ClerkCommand::Put(name.to_owned(), configuration, how, reply))
     }
 
     fn remove(&self, name: &str) -> ManagerFuture<()> {
-        self.ask(|reply| ConfigCommand::Remove(name.to_owned(), reply))
+        self.ask(|reply| ClerkCommand::Remove(name.to_owned(), reply))
     }
 
     fn want(&self, name: &str, target: WantedState) -> ManagerFuture<()> {
-        self.ask(|reply| ConfigCommand::Want(name.to_owned(), target, reply))
+        self.ask(|reply| ClerkCommand::Want(name.to_owned(), target, reply))
     }
 
     fn validate(&self, configuration: Configuration) -> ManagerFuture<Validation> {
-        self.ask(|reply| ConfigCommand::Validate(configuration, reply))
+        self.ask(|reply| ClerkCommand::Validate(configuration, reply))
     }
 
     fn offsets(&self, name: &str) -> ManagerFuture<Json> {
-        let (connectors, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { connectors.show_offsets(&name).await })
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { herd.show_offsets(&name).await })
     }
 
     fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> ManagerFuture<()> {
-        let (connectors, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { connectors.write_offsets(&name, offsets).await })
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { herd.write_offsets(&name, offsets).await })
     }
 
     fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> ManagerFuture<RequestedSnapshot> {
-        let load = self
-            .find(name)
-            .map(|connector| connector_task::loader(self, name, &connector));
+        let load = self.find(name).map(|connector| keeper::loader(self, name, &connector));
         let load = load.ok_or_else(|| Refused::not_found(name));
         Box::pin(async move {
             let load = load?;
@@ -460,7 +453,7 @@ impl ConnectorManager for ManagedConnectors {
 
     fn catch_up(&self) -> ManagerFuture<()> {
         match self.0.states {
-            Some(_) => self.ask(ConfigCommand::CatchUp),
+            Some(_) => self.ask(ClerkCommand::CatchUp),
             None => Box::pin(async { Ok(()) }),
         }
     }
@@ -493,23 +486,23 @@ impl ConnectorManager for ManagedConnectors {
     }
 
     fn answers(&self) -> ManagerFuture<()> {
-        self.ask(ConfigCommand::Answer)
+        self.ask(ClerkCommand::Answer)
     }
 }
 
-/// The connectors of files and of the store, and those whose configuration in the store the file overwrites.
+/// The connectors of files and of the book, and those whose configuration in the book the file overwrites.
 fn gather(
     loaded: Vec<Loaded>,
-    entries: Vec<ConnectorEntry>,
+    entries: Vec<BookEntry>,
     others: &[(String, String)],
-) -> Result<(BTreeMap<String, Connector>, Vec<ConnectorEntry>), Failure> {
+) -> Result<(BTreeMap<String, Connector>, Vec<BookEntry>), Failure> {
     let mut connectors = BTreeMap::new();
     for entry in entries {
         let connector = Connector {
             configuration: entry.configuration,
             target: entry.target,
             origin: ConnectorOrigin::Store,
-            is_stored: true,
+            is_in_book: true,
             version: 0,
         };
         connectors.insert(entry.name, connector);
@@ -526,9 +519,9 @@ fn gather(
             let hint = "choose another name, or remove the other connector with Kafka Connect";
             return Err(Failure::stop(Kind::ConnectorsClash, what, hint));
         }
-        let stored = connectors.get(&name);
-        if let Some(stored) = stored
-            && !is_same(&stored.configuration, &loaded.configuration)
+        let kept = connectors.get(&name);
+        if let Some(kept) = kept
+            && !is_same(&kept.configuration, &loaded.configuration)
         {
             warn!(
                 connector = name,
@@ -537,17 +530,17 @@ fn gather(
                         configuration again with PUT /connectors/NAME/config",
                 "the connector's configuration in the file overwrites the one that was kept for the REST API"
             );
-            overwritten.push(ConnectorEntry {
+            overwritten.push(BookEntry {
                 name: name.clone(),
                 configuration: loaded.configuration.clone(),
-                target: stored.target,
+                target: kept.target,
             });
         }
         let connector = Connector {
             configuration: loaded.configuration.clone(),
-            target: stored.map_or(WantedState::Running, |stored| stored.target),
+            target: kept.map_or(WantedState::Running, |kept| kept.target),
             origin: ConnectorOrigin::File(loaded.file.clone(), Box::new(loaded)),
-            is_stored: stored.is_some(),
+            is_in_book: kept.is_some(),
             version: 0,
         };
         connectors.insert(name, connector);
@@ -580,12 +573,12 @@ fn wanted_after(
             }),
         ) if is_same(same, configuration) => Ok(None),
         (SubmitMode::Any, Some(connector)) => {
-            must_come_from_store(name, connector)?;
+            from_book(name, connector)?;
             Ok(Some(connector.target))
         }
         (SubmitMode::Any, None) => Ok(Some(WantedState::Running)),
         (SubmitMode::Over(before), Some(connector)) if connector.configuration == before => {
-            must_come_from_store(name, connector)?;
+            from_book(name, connector)?;
             Ok(Some(connector.target))
         }
         (SubmitMode::Over(_), Some(_)) => Err(Refused::new(
@@ -596,17 +589,17 @@ fn wanted_after(
     }
 }
 
-/// Writes the store, one change after another.
-struct ConfigWriter {
-    connectors: ManagedConnectors,
-    store: Result<Arc<Mutex<Box<dyn ConnectorStore>>>, String>,
+/// Writes the book, one change after another.
+struct Clerk {
+    herd: Herd,
+    shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
     slots: SlotLooks,
-    /// For each connector, the sender to its connector task: the version that is to run, or `None` to end it. A removed connector stays in the list.
-    connector_tasks: BTreeMap<String, watch::Sender<Option<u64>>>,
+    /// For each connector, what tells its keeper the version that is to run; `None` tells it to end. A removed connector stays in the list.
+    keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
-    /// Configurations of files that the store does not have yet.
-    overwritten: Vec<ConnectorEntry>,
-    /// Told when others have written the store. `None`: nobody else writes it.
+    /// Configurations of files that the book does not have yet.
+    overwritten: Vec<BookEntry>,
+    /// Told when others have written the book. `None`: nobody else writes it.
     changed: Option<Arc<Notify>>,
     /// Whether this process has read all that an earlier leader wrote, so that it may write now.
     is_current: bool,
@@ -614,9 +607,9 @@ struct ConfigWriter {
     is_read: bool,
 }
 
-impl ConfigWriter {
-    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ConfigCommand>) {
-        self.send_versions();
+impl Clerk {
+    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ClerkCommand>) {
+        self.tell_keepers();
         self.overwrite().await;
         let changed = self.changed.clone();
         loop {
@@ -642,21 +635,21 @@ impl ConfigWriter {
             };
             // The request may have ended. Then nobody needs the answer.
             match command {
-                ConfigCommand::Put(name, configuration, how, reply) => {
+                ClerkCommand::Put(name, configuration, how, reply) => {
                     drop(reply.send(self.put(name, configuration, how).await))
                 }
-                ConfigCommand::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
-                ConfigCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
-                ConfigCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
-                ConfigCommand::Answer(reply) => drop(reply.send(Ok(()))),
-                ConfigCommand::Assign(duty, reply) => {
+                ClerkCommand::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
+                ClerkCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
+                ClerkCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
+                ClerkCommand::Answer(reply) => drop(reply.send(Ok(()))),
+                ClerkCommand::Assign(duty, reply) => {
                     self.assign(duty).await;
                     drop(reply.send(Ok(())));
                 }
-                ConfigCommand::CatchUp(reply) => drop(reply.send(self.catch_up().await)),
-                ConfigCommand::Validate(configuration, reply) => {
-                    let connectors = self.connectors.clone();
-                    spawn_local(async move { reply.send(Ok(connectors.find_errors(configuration).await)) });
+                ClerkCommand::CatchUp(reply) => drop(reply.send(self.catch_up().await)),
+                ClerkCommand::Validate(configuration, reply) => {
+                    let herd = self.herd.clone();
+                    spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
                 }
             }
         }
@@ -664,26 +657,26 @@ impl ConfigWriter {
 
     /// Takes another part of the connectors.
     async fn assign(&mut self, duty: Duty) {
-        let begins_to_lead = duty.leads && !self.connectors.0.duty.borrow().leads;
+        let begins_to_lead = duty.leads && !self.herd.0.duty.borrow().leads;
         // Nobody is told that this process leads before it has read what the last leader wrote.
         let first = Duty {
             leads: duty.leads && !begins_to_lead,
             ..duty.clone()
         };
-        self.connectors.tell_deputies(&first);
-        self.connectors.0.duty.send_replace(first);
-        self.connectors.count();
-        self.send_versions();
+        self.herd.tell_deputies(&first);
+        self.herd.0.duty.send_replace(first);
+        self.herd.count();
+        self.tell_keepers();
         if begins_to_lead {
             self.is_current = self.catch_up().await.is_ok();
-            self.connectors.0.duty.send_replace(duty);
+            self.herd.0.duty.send_replace(duty);
             self.overwrite().await;
         }
     }
 
-    /// Refuses a change if another worker writes the store. A new leader reads first what the last one wrote.
+    /// Refuses a change if another worker writes the book. A new leader reads first what the last one wrote.
     async fn lead(&mut self) -> Result<(), Refused> {
-        if !self.connectors.0.duty.borrow().leads {
+        if !self.herd.0.duty.borrow().leads {
             return Err(Refused::rebalance());
         }
         if !self.is_current {
@@ -693,17 +686,17 @@ impl ConfigWriter {
         Ok(())
     }
 
-    /// Reads what other workers have written into the store, and does what follows from it. What this process has written is in there, too, so
+    /// Reads what other workers have written into the book, and does what follows from it. What this process has written is in there, too, so
     /// it changes nothing.
     async fn catch_up(&mut self) -> Result<(), Refused> {
         if self.changed.is_none() {
             return Ok(());
         }
-        let Ok(store) = self.store.clone() else { return Ok(()) };
+        let Ok(book) = self.shelf.clone() else { return Ok(()) };
         let read = spawn_blocking(move || {
-            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-            let entries = store.entries()?;
-            Ok::<_, Failure>((entries, store.others()))
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            let entries = book.entries()?;
+            Ok::<_, Failure>((entries, book.others()))
         });
         let read = read
             .await
@@ -713,7 +706,7 @@ impl ConfigWriter {
                 if !std::mem::replace(&mut self.is_read, true) {
                     info!("configurations of connectors are read from Connect's topics again");
                 }
-                *self.connectors.others() = others.into_iter().collect();
+                *self.herd.others() = others.into_iter().collect();
                 self.learn(entries);
                 Ok(())
             }
@@ -726,25 +719,25 @@ impl ConfigWriter {
         }
     }
 
-    fn learn(&mut self, entries: Vec<ConnectorEntry>) {
-        let connectors = self.connectors.clone();
+    fn learn(&mut self, entries: Vec<BookEntry>) {
+        let herd = self.herd.clone();
         let (mut steered, mut newer) = (Vec::new(), Vec::new());
-        let mut by_name = connectors.lock();
-        let stored_names: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
+        let mut connectors = herd.lock();
+        let kept: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
         let mut gone = Vec::new();
-        by_name.retain(|name, connector| {
-            let is_stored = stored_names.contains(name);
-            connector.is_stored &= is_stored;
-            let remains = is_stored || matches!(connector.origin, ConnectorOrigin::File(..));
-            if !remains {
+        connectors.retain(|name, connector| {
+            let is_kept = kept.contains(name);
+            connector.is_in_book &= is_kept;
+            let stays = is_kept || matches!(connector.origin, ConnectorOrigin::File(..));
+            if !stays {
                 gone.push(name.clone());
             }
-            remains
+            stays
         });
         for entry in entries {
-            match by_name.get_mut(&entry.name) {
+            match connectors.get_mut(&entry.name) {
                 Some(known) => {
-                    known.is_stored = true;
+                    known.is_in_book = true;
                     let is_of_file = matches!(known.origin, ConnectorOrigin::File(..));
                     if !is_of_file && !is_same(&known.configuration, &entry.configuration) {
                         self.version += 1;
@@ -762,18 +755,18 @@ impl ConfigWriter {
                         configuration: entry.configuration,
                         target: entry.target,
                         origin: ConnectorOrigin::Store,
-                        is_stored: true,
+                        is_in_book: true,
                         version: self.version,
                     };
                     newer.push(entry.name.clone());
-                    by_name.insert(entry.name, connector);
+                    connectors.insert(entry.name, connector);
                 }
             }
         }
-        drop(by_name);
+        drop(connectors);
         for name in &gone {
             // A later connector of this name begins with no topics.
-            connectors.active_topics().reset(name, connectors.status(name).as_ref());
+            herd.active_topics().reset(name, herd.status(name).as_ref());
             info!(connector = name, "another worker has removed the connector");
         }
         for name in &newer {
@@ -785,26 +778,26 @@ impl ConfigWriter {
                 ?target,
                 "another worker has changed the connector's wanted state"
             );
-            // One that is not here, or that its connector task is about to start, starts in the wanted state.
-            let _ = steer(&connectors.0.supervisor, &name, target);
+            // One that is not here, or that its keeper is about to start, starts in the wanted state.
+            let _ = steer(&herd.0.supervisor, &name, target);
         }
         if !gone.is_empty() || !newer.is_empty() {
-            connectors.count();
+            herd.count();
         }
-        self.send_versions();
+        self.tell_keepers();
         for name in gone {
-            self.send_version(&name, None);
+            self.tell_keeper(&name, None);
         }
     }
 
-    /// Writes the configurations of files into the store. What cannot be written now is written later.
+    /// Writes the configurations of files into the book. What cannot be written now is written later.
     async fn overwrite(&mut self) {
-        if !self.connectors.0.duty.borrow().leads {
+        if !self.herd.0.duty.borrow().leads {
             return;
         }
         for entry in std::mem::take(&mut self.overwritten) {
             let written = entry.clone();
-            if let Err(refused) = self.write(move |store| store.put(&written)).await {
+            if let Err(refused) = self.write(move |book| book.put(&written)).await {
                 warn!(
                     connector = entry.name,
                     error = %refused,
@@ -817,7 +810,7 @@ impl ConfigWriter {
 
     async fn put(&mut self, name: String, configuration: Configuration, how: SubmitMode) -> Result<bool, Refused> {
         self.lead().await?;
-        let known = self.connectors.find(&name);
+        let known = self.herd.find(&name);
         if known.is_none()
             && let Some(class) = self.class_of_other(&name)
         {
@@ -843,84 +836,81 @@ impl ConfigWriter {
             );
             return Ok(false);
         }
-        let entry = ConnectorEntry {
+        let entry = BookEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target,
         };
-        self.write(move |store| store.put(&entry)).await?;
+        self.write(move |book| book.put(&entry)).await?;
         self.version += 1;
         let connector = Connector {
             configuration,
             target,
             origin: ConnectorOrigin::Store,
-            is_stored: true,
+            is_in_book: true,
             version: self.version,
         };
-        self.connectors.lock().insert(name.clone(), connector);
-        self.connectors.count();
+        self.herd.lock().insert(name.clone(), connector);
+        self.herd.count();
         info!(
             connector = name,
             new = known.is_none(),
             "the connector's configuration was set through the REST API"
         );
-        self.send_versions();
+        self.tell_keepers();
         Ok(known.is_none())
     }
 
     async fn remove(&mut self, name: &str) -> Result<(), Refused> {
         self.lead().await?;
-        let connector = self.connectors.find(name).ok_or_else(|| Refused::not_found(name))?;
-        must_come_from_store(name, &connector)?;
+        let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
+        from_book(name, &connector)?;
         let removed = name.to_owned();
-        self.write(move |store| store.remove(&removed)).await?;
-        self.connectors.lock().remove(name);
-        self.connectors.count();
+        self.write(move |book| book.remove(&removed)).await?;
+        self.herd.lock().remove(name);
+        self.herd.count();
         // A later connector of this name begins with no topics.
-        self.connectors
-            .0
-            .active_topics
-            .reset(name, self.connectors.status(name).as_ref());
+        self.herd.0.active_topics.reset(name, self.herd.status(name).as_ref());
         info!(
             connector = name,
             "the connector was removed through the REST API; its offset, slot and topics stay"
         );
-        self.send_version(name, None);
+        self.tell_keeper(name, None);
         Ok(())
     }
 
     async fn want(&mut self, name: &str, target: WantedState) -> Result<(), Refused> {
         self.lead().await?;
         let unknown = || Refused::new(404, format!("Unknown connector {name}"));
-        let connector = self.connectors.find(name).ok_or_else(unknown)?;
-        if connector.is_stored && connector.target != target {
+        let connector = self.herd.find(name).ok_or_else(unknown)?;
+        if connector.is_in_book && connector.target != target {
             let wanted = name.to_owned();
-            self.write(move |store| store.set_target(&wanted, target)).await?;
+            self.write(move |book| book.set_target(&wanted, target)).await?;
             // What is written later must not undo this.
             for entry in self.overwritten.iter_mut().filter(|entry| entry.name == name) {
                 entry.target = target;
             }
         }
-        if let Some(connector) = self.connectors.lock().get_mut(name) {
+        if let Some(connector) = self.herd.lock().get_mut(name) {
             connector.target = target;
         }
-        // A connector that its connector task is about to start is not there yet. It starts in the wanted state.
-        let _ = steer(&self.connectors.0.supervisor, name, target);
+        // A connector that its keeper is about to start is not there yet. It starts in the wanted state.
+        let _ = steer(&self.herd.0.supervisor, name, target);
         Ok(())
     }
 
-    /// The class of a connector that is in the store but that this process does not run.
+    /// The class of a connector that is in the book but that this process does not run.
     fn class_of_other(&self, name: &str) -> Option<String> {
-        self.connectors.others().get(name).cloned()
+        self.herd.others().get(name).cloned()
     }
 
-    /// Writes the store. This delays no other task.
+    /// Writes the book. This delays no other task.
     async fn write(
         &self,
-        change: impl FnOnce(&mut dyn ConnectorStore) -> Result<(), Failure> + Send + 'static,
+        change: impl FnOnce(&mut dyn Book) -> Result<(), Failure> + Send + 'static,
     ) -> Result<(), Refused> {
-        let store = match &self.store {
-            Ok(store) => store.clone(),
+        let book = match &self.shelf {
+            Ok(book) => book.clone(),
             Err(why) => {
                 return Err(Refused::new(
                     403,
@@ -929,8 +919,8 @@ impl ConfigWriter {
             }
         };
         let written = spawn_blocking(move || {
-            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-            change(store.as_mut())
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            change(book.as_mut())
         });
         match written.await {
             Ok(written) => written.map_err(|failure| refusal(&failure)),
@@ -938,31 +928,31 @@ impl ConfigWriter {
         }
     }
 
-    /// Tells each connector task what this process is to run now.
-    fn send_versions(&mut self) {
-        let duty = self.connectors.duty();
+    /// Tells each keeper what this process is to run now.
+    fn tell_keepers(&mut self) {
+        let duty = self.herd.duty();
         let versions: Vec<(String, u64)> = {
-            let connectors = self.connectors.lock();
+            let connectors = self.herd.lock();
             let versions = connectors
                 .iter()
                 .map(|(name, connector)| (name.clone(), connector.version));
             versions.collect()
         };
         for (name, version) in versions {
-            self.send_version(&name, duty.works_for(&name).then_some(version));
+            self.tell_keeper(&name, duty.works_for(&name).then_some(version));
         }
     }
 
-    fn send_version(&mut self, name: &str, version: Option<u64>) {
-        // A connector task whose connector was removed has ended in order.
-        self.connector_tasks
-            .retain(|_, versions| versions.receiver_count() > 0 || versions.borrow().is_some());
-        if version.is_none() && !self.connector_tasks.contains_key(name) {
+    fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
+        // A keeper whose connector was removed has ended in order.
+        self.keepers
+            .retain(|_, told| told.receiver_count() > 0 || told.borrow().is_some());
+        if version.is_none() && !self.keepers.contains_key(name) {
             return;
         }
-        if let Some(task) = self.connector_tasks.get(name) {
-            if task.receiver_count() > 0 {
-                task.send_if_modified(|current| std::mem::replace(current, version) != version);
+        if let Some(keeper) = self.keepers.get(name) {
+            if keeper.receiver_count() > 0 {
+                keeper.send_if_modified(|told| std::mem::replace(told, version) != version);
                 return;
             }
             warn!(
@@ -970,14 +960,14 @@ impl ConfigWriter {
                 "the task that starts and ends the connector has panicked; another one takes its place"
             );
         }
-        let versions = watch::Sender::new(version);
-        spawn_local(connector_task::work(
-            self.connectors.clone(),
+        let told = watch::Sender::new(version);
+        spawn_local(keeper::keep(
+            self.herd.clone(),
             self.slots.clone(),
             name.to_owned(),
-            versions.subscribe(),
+            told.subscribe(),
         ));
-        self.connector_tasks.insert(name.to_owned(), versions);
+        self.keepers.insert(name.to_owned(), told);
     }
 }
 
@@ -988,7 +978,7 @@ fn refusal(failure: &Failure) -> Refused {
 }
 
 /// Refuses to change a connector that comes from a file: it must be changed there.
-fn must_come_from_store(name: &str, connector: &Connector) -> Result<(), Refused> {
+fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
     match &connector.origin {
         ConnectorOrigin::Store => Ok(()),
         ConnectorOrigin::File(file, _) => Err(Refused::new(
@@ -1009,13 +999,13 @@ mod tests {
     use super::*;
     use crate::loaded::REQUIRED;
 
-    /// A worker without connectors, with a store that stores nothing.
-    fn start() -> (ManagedConnectors, ConfigWriterTask) {
+    /// A worker without connectors, with a book that stores nothing.
+    fn start() -> (Herd, ClerkTask) {
         start_with(Vec::new(), None)
     }
 
-    fn start_with(entries: Vec<ConnectorEntry>, shared: Option<SharedStore>) -> (ManagedConnectors, ConfigWriterTask) {
-        let beginning = WorkerParts {
+    fn start_with(entries: Vec<BookEntry>, shared: Option<SharedBook>) -> (Herd, ClerkTask) {
+        let beginning = HerdParts {
             worker: Worker::default(),
             bootstrap_servers: "127.0.0.1:1".into(),
             offsets: Offsets {
@@ -1029,21 +1019,21 @@ mod tests {
                 report: |_, _, _| {},
             },
         };
-        let store = OpenStore {
-            store: Box::new(Blank),
+        let book = OpenBook {
+            book: Box::new(Blank),
             entries,
         };
-        ManagedConnectors::start(beginning, Ok(store)).expect("it starts")
+        Herd::start(beginning, Ok(book)).expect("it starts")
     }
 
     #[derive(Debug)]
     struct Blank;
 
-    impl ConnectorStore for Blank {
-        fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure> {
+    impl Book for Blank {
+        fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
             Ok(Vec::new())
         }
-        fn put(&mut self, _: &ConnectorEntry) -> Result<(), Failure> {
+        fn put(&mut self, _: &BookEntry) -> Result<(), Failure> {
             Ok(())
         }
         fn set_target(&mut self, _: &str, _: WantedState) -> Result<(), Failure> {
@@ -1067,21 +1057,21 @@ mod tests {
     }
 
     #[test]
-    fn a_config_writer_that_ends_ends_the_process_with_a_failure() {
+    fn a_clerk_that_ends_is_told_so_that_the_process_ends_too() {
         block_on(async {
-            let (connectors, mut config_writer) = start();
+            let (herd, mut clerk) = start();
             tokio::select! {
                 biased;
-                failure = config_writer.ended() => panic!("{failure}"),
+                failure = clerk.ended() => panic!("{failure}"),
                 () = sleep(Duration::from_millis(20)) => {}
             }
-            config_writer.0.abort();
-            let failure = config_writer.ended().await;
+            clerk.0.abort();
+            let failure = clerk.ended().await;
             assert_eq!(
                 (failure.kind, failure.disposition),
                 (Kind::Panic, Disposition::Stop(Exit::GaveUp))
             );
-            assert_eq!(connectors.remove("a").await.unwrap_err().code, 503);
+            assert_eq!(herd.remove("a").await.unwrap_err().code, 503);
         });
     }
 
@@ -1095,80 +1085,80 @@ mod tests {
                 (StatusKey::Task("a".into(), 0), record("FAILED")),
             ]);
             let (_states, states) = watch::channel(Arc::new(states));
-            let entry = |name: &str| ConnectorEntry {
+            let entry = |name: &str| BookEntry {
                 name: name.into(),
                 configuration: configuration("1"),
                 target: WantedState::Stopped,
             };
-            let shared = SharedStore {
+            let shared = SharedBook {
                 duty: Duty::alone(),
                 changed: Arc::default(),
                 states,
             };
-            let (connectors, _config_writer) = start_with(vec![entry("a"), entry("new")], Some(shared));
-            // The config writer has not run yet.
-            let left = connectors.elsewhere("a").expect("it is in the status topic");
+            let (herd, _clerk) = start_with(vec![entry("a"), entry("new")], Some(shared));
+            // The clerk has not run yet.
+            let left = herd.elsewhere("a").expect("it is in the status topic");
             assert_eq!(
                 (&left.connector["state"], &left.task.expect("it had one")["state"]),
                 (&"RUNNING".into(), &"FAILED".into())
             );
             assert!(
-                connectors.elsewhere("new").is_none(),
+                herd.elsewhere("new").is_none(),
                 "nobody has written a state of it, as in Connect"
             );
-            assert!(connectors.elsewhere("unknown").is_none());
-            while connectors.supervisor().statuses().len() < 2 {
+            assert!(herd.elsewhere("unknown").is_none());
+            while herd.supervisor().statuses().len() < 2 {
                 sleep(Duration::from_millis(1)).await;
             }
-            assert!(connectors.elsewhere("a").is_none(), "it has a state of its own");
+            assert!(herd.elsewhere("a").is_none(), "it has a state of its own");
         });
     }
 
     #[test]
-    fn a_connector_task_that_has_panicked_is_replaced_by_another_one() {
+    fn a_keeper_that_has_panicked_is_replaced_by_another_one() {
         block_on(async {
-            let (connectors, _config_writer) = start();
-            // The other config writer has begun by then, with no connector.
+            let (herd, _clerk) = start();
+            // The other clerk has begun by then, with nothing to keep.
             sleep(Duration::from_millis(1)).await;
             let connector = Connector {
                 configuration: configuration("1"),
                 target: WantedState::Stopped,
                 origin: ConnectorOrigin::Store,
-                is_stored: true,
+                is_in_book: true,
                 version: 0,
             };
-            connectors.lock().insert("a".into(), connector);
-            let mut config_writer = ConfigWriter {
-                connectors: connectors.clone(),
-                store: Err("it is not needed".into()),
+            herd.lock().insert("a".into(), connector);
+            let mut clerk = Clerk {
+                herd: herd.clone(),
+                shelf: Err("it is not needed".into()),
                 slots: SlotLooks::default(),
-                // Its receiver is gone, as that of a connector task that has panicked.
-                connector_tasks: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
+                // Its receiver is gone, as that of a keeper that has panicked.
+                keepers: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
                 version: 0,
                 overwritten: Vec::new(),
                 changed: None,
                 is_current: true,
                 is_read: true,
             };
-            config_writer.send_version("a", Some(0));
-            assert_eq!(config_writer.connector_tasks["a"].receiver_count(), 1);
-            while connectors.supervisor().statuses().is_empty() {
+            clerk.tell_keeper("a", Some(0));
+            assert_eq!(clerk.keepers["a"].receiver_count(), 1);
+            while herd.supervisor().statuses().is_empty() {
                 sleep(Duration::from_millis(1)).await;
             }
         });
     }
 
     #[test]
-    fn a_connector_task_ends_with_its_connector_unless_that_is_made_anew_meanwhile() {
+    fn a_keeper_ends_with_its_connector_unless_that_is_made_anew_meanwhile() {
         block_on(async {
-            let (connectors, _config_writer) = start();
-            // The other config writer has begun by then, with no connector.
+            let (herd, _clerk) = start();
+            // The other clerk has begun by then, with nothing to keep.
             sleep(Duration::from_millis(1)).await;
-            let mut config_writer = ConfigWriter {
-                connectors: connectors.clone(),
-                store: Err("it is not needed".into()),
+            let mut clerk = Clerk {
+                herd: herd.clone(),
+                shelf: Err("it is not needed".into()),
                 slots: SlotLooks::default(),
-                connector_tasks: BTreeMap::new(),
+                keepers: BTreeMap::new(),
                 version: 0,
                 overwritten: Vec::new(),
                 changed: None,
@@ -1180,10 +1170,10 @@ mod tests {
                     configuration: configuration("1"),
                     target: WantedState::Stopped,
                     origin: ConnectorOrigin::Store,
-                    is_stored: true,
+                    is_in_book: true,
                     version,
                 };
-                connectors.lock().insert("a".into(), connector);
+                herd.lock().insert("a".into(), connector);
             };
             let until = async |is_done: &dyn Fn() -> bool| {
                 let wait = async {
@@ -1195,31 +1185,31 @@ mod tests {
                     .await
                     .expect("it comes about");
             };
-            let is_shown = || !connectors.supervisor().statuses().is_empty();
+            let is_shown = || !herd.supervisor().statuses().is_empty();
             add(0);
-            config_writer.send_version("a", Some(0));
+            clerk.tell_keeper("a", Some(0));
             until(&is_shown).await;
 
-            // Removed, and made anew before the connector task has heard of it, or while it removes the connector.
+            // Removed, and made anew before the keeper has heard of it, or while it removes the connector.
             for version in 1..4 {
-                config_writer.send_version("a", None);
+                clerk.tell_keeper("a", None);
                 for _ in 1..version {
                     tokio::task::yield_now().await;
                 }
                 add(version);
-                config_writer.send_version("a", Some(version));
+                clerk.tell_keeper("a", Some(version));
                 until(&is_shown).await;
-                assert_eq!(config_writer.connector_tasks["a"].receiver_count(), 1, "{version}");
+                assert_eq!(clerk.keepers["a"].receiver_count(), 1, "{version}");
             }
-            connectors.lock().remove("a");
-            config_writer.send_version("a", None);
-            until(&|| config_writer.connector_tasks["a"].receiver_count() == 0).await;
+            herd.lock().remove("a");
+            clerk.tell_keeper("a", None);
+            until(&|| clerk.keepers["a"].receiver_count() == 0).await;
             assert!(!is_shown());
             // The next change forgets it.
-            config_writer.send_version("b", None);
-            assert!(!config_writer.connector_tasks.contains_key("a"));
+            clerk.tell_keeper("b", None);
+            assert!(!clerk.keepers.contains_key("a"));
             add(4);
-            config_writer.send_version("a", Some(4));
+            clerk.tell_keeper("a", Some(4));
             until(&is_shown).await;
         });
     }
@@ -1227,23 +1217,23 @@ mod tests {
     #[test]
     fn a_configuration_that_comes_again_changes_nothing() {
         block_on(async {
-            let (connectors, _config_writer) = start();
+            let (herd, _clerk) = start();
             let pair = |name: &str| (name.to_owned(), "1".to_owned());
-            let version = |connectors: &ManagedConnectors| connectors.find("a").expect("it is there").version;
-            let put = |configuration| connectors.put("a", configuration, SubmitMode::Any);
+            let version = |herd: &Herd| herd.find("a").expect("it is there").version;
+            let put = |configuration| herd.put("a", configuration, SubmitMode::Any);
             assert_eq!(put(vec![pair("x"), pair("y")]).await, Ok(true));
-            let first = version(&connectors);
+            let first = version(&herd);
             assert_eq!(put(vec![pair("y"), pair("x")]).await, Ok(false));
-            assert_eq!(version(&connectors), first);
+            assert_eq!(version(&herd), first);
             assert_eq!(put(vec![pair("y")]).await, Ok(false));
-            assert_ne!(version(&connectors), first);
+            assert_ne!(version(&herd), first);
         });
     }
 
     #[test]
     fn each_run_of_a_connector_from_a_file_reads_the_schemas_of_events_again() {
         block_on(async {
-            let (connectors, _config_writer) = start();
+            let (herd, _clerk) = start();
             let schemas = tempfile::tempdir().expect("a folder");
             let write = |name: &str, text: &str| std::fs::write(schemas.path().join(name), text).expect("a file");
             write("A.json", "{}");
@@ -1270,10 +1260,10 @@ mod tests {
                 configuration: loaded.configuration.clone(),
                 target: WantedState::Running,
                 origin: ConnectorOrigin::File("shop.json".into(), Box::new(loaded)),
-                is_stored: false,
+                is_in_book: false,
                 version: 0,
             };
-            let run = connector_task::loader(&connectors, "shop", &connector);
+            let run = keeper::loader(&herd, "shop", &connector);
             let types = |loaded: &Loaded| loaded.built.event_schemas()[0].1.len();
             assert_eq!(types(&run().expect("it is right")), 1);
             write("A.json", r#"{"type": "strin"}"#);
@@ -1293,7 +1283,7 @@ mod tests {
     #[test]
     fn a_file_overwrites_a_connector_of_its_name_but_none_of_another_class() {
         block_on(async {
-            let (connectors, _config_writer) = start();
+            let (herd, _clerk) = start();
             let properties = REQUIRED.into_iter().chain([
                 ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
@@ -1301,32 +1291,30 @@ mod tests {
             let properties = properties
                 .map(|(name, text)| (name.to_owned(), text.to_owned()))
                 .collect();
-            let loaded = connector_task::load(&connectors.0, "shop", &properties)
-                .0
-                .expect("it is right");
-            let entry = |name: &str, configuration| ConnectorEntry {
+            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
+            let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,
                 target: WantedState::Stopped,
             };
 
-            let entries = vec![entry("shop", configuration("1")), entry("other", configuration("2"))];
-            let (gathered, overwritten) = gather(vec![loaded.clone()], entries, &[]).expect("nothing is wrong");
-            let shop = &gathered["shop"];
+            let entries = vec![kept("shop", configuration("1")), kept("other", configuration("2"))];
+            let (connectors, overwritten) = gather(vec![loaded.clone()], entries, &[]).expect("nothing is wrong");
+            let shop = &connectors["shop"];
             assert_eq!(
                 (&shop.configuration, shop.target),
                 (&loaded.configuration, WantedState::Stopped)
             );
-            assert!(shop.is_stored && must_come_from_store("shop", shop).is_err());
-            assert_eq!(overwritten, [entry("shop", loaded.configuration.clone())]);
-            assert_eq!(gathered["other"].configuration, configuration("2"));
+            assert!(shop.is_in_book && from_book("shop", shop).is_err());
+            assert_eq!(overwritten, [kept("shop", loaded.configuration.clone())]);
+            assert_eq!(connectors["other"].configuration, configuration("2"));
 
-            // Nothing is written if both are the same, or if the store does not have it.
-            let same = vec![entry("shop", loaded.configuration.clone())];
+            // Nothing is written if both are the same, or if the book does not have it.
+            let same = vec![kept("shop", loaded.configuration.clone())];
             let (_, overwritten) = gather(vec![loaded.clone()], same, &[]).expect("nothing is wrong");
             assert!(overwritten.is_empty());
-            let (gathered, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
-            assert!(overwritten.is_empty() && !gathered["shop"].is_stored);
+            let (connectors, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
+            assert!(overwritten.is_empty() && !connectors["shop"].is_in_book);
 
             let others = [("shop".to_owned(), "FileStreamSource".to_owned())];
             let refused = gather(vec![loaded], Vec::new(), &others).err().expect("it is refused");
@@ -1341,28 +1329,26 @@ mod tests {
     #[test]
     fn a_patch_of_what_was_changed_meanwhile_and_the_name_of_another_class_are_refused() {
         block_on(async {
-            let (connectors, _config_writer) = start();
+            let (herd, _clerk) = start();
             assert_eq!(
-                connectors
-                    .put("a", configuration("1"), SubmitMode::New(WantedState::Stopped))
+                herd.put("a", configuration("1"), SubmitMode::New(WantedState::Stopped))
                     .await,
                 Ok(true)
             );
-            let before = connectors.configuration("a").expect("it is there");
+            let before = herd.configuration("a").expect("it is there");
             assert_eq!(
-                connectors
-                    .put("a", configuration("2"), SubmitMode::Over(before.clone()))
+                herd.put("a", configuration("2"), SubmitMode::Over(before.clone()))
                     .await,
                 Ok(false)
             );
-            let refused = connectors
+            let refused = herd
                 .put("a", configuration("3"), SubmitMode::Over(before))
                 .await
                 .unwrap_err();
             assert_eq!(refused.code, 409, "{refused}");
-            assert_eq!(connectors.configuration("a"), Some(configuration("2")));
+            assert_eq!(herd.configuration("a"), Some(configuration("2")));
             for how in [SubmitMode::New(WantedState::Running), SubmitMode::Any] {
-                let refused = connectors.put("file", configuration("1"), how).await.unwrap_err();
+                let refused = herd.put("file", configuration("1"), how).await.unwrap_err();
                 assert!(
                     refused.code == 409 && refused.message.contains("FileStreamSource"),
                     "{refused}"

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod bench;
+mod book;
 mod check;
 mod demo;
 mod deploy;
@@ -12,7 +13,6 @@ mod outcome;
 mod provide;
 mod release;
 mod shell;
-mod site;
 mod soak;
 mod sources;
 mod test;
@@ -46,8 +46,7 @@ enum Task {
     /// Write the pages under docs/reference from the declarations in the code
     Docs,
     /// Build the documents as a site with search into target/book; builds mdBook the first time, unless it is in PATH
-    #[command(name = "book")]
-    Site,
+    Book,
     /// Build the program for other machines: archive, Debian package, image, checksums and a list of components, in target/dist. Needs
     /// cargo-zigbuild, and root on Debian
     Release(release::Args),
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Docs => docs::run(),
-        Task::Site => site::run(),
+        Task::Book => book::run(),
         Task::Release(args) => release::run(&args),
         Task::Golden(task) => golden::run(&task),
     };

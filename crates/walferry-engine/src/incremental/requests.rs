@@ -181,7 +181,7 @@ impl ChunkQueue<'_> {
         loop {
             let asked = tokio::select! {
                 biased;
-                _ = &mut end => return AskOutcome::Over,
+                _ = &mut end => return AskOutcome::Long,
                 () = ready(()), if self.gives_way => return AskOutcome::GivesWay,
                 Some(asked) = self.receiver.recv() => asked,
             };
@@ -199,7 +199,7 @@ impl ChunkQueue<'_> {
             let asked = tokio::select! {
                 biased;
                 reached = delivered.wait_for(|delivered| *delivered >= chunk.number) => match reached {
-                    Ok(_) => return AskOutcome::Over,
+                    Ok(_) => return AskOutcome::Long,
                     // The session is ending.
                     Err(_) => return pending().await,
                 },
@@ -232,8 +232,7 @@ impl ChunkQueue<'_> {
 /// How a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AskOutcome {
-    /// It was waited for long enough.
-    Over,
+    Long,
     GivesWay,
     Replaced,
 }
@@ -260,16 +259,16 @@ async fn until_it_may_be_read(
     let ask = &asked.ask;
     // Otherwise rows of the stream would wait behind the rows of several chunks.
     let waited = asks.wait_for_delivery(delivered, asked).await;
-    if waited != AskOutcome::Over {
+    if waited != AskOutcome::Long {
         return waited;
     }
     if let Some(due) = due {
         let waited = asks.wait(sleep_until(due), ask).await;
-        if waited != AskOutcome::Over {
+        if waited != AskOutcome::Long {
             return waited;
         }
     }
-    let Some(most) = most else { return AskOutcome::Over };
+    let Some(most) = most else { return AskOutcome::Long };
     let mut logged = None;
     let lag = || slots.borrow().as_ref().and_then(|slots| lag_above(most, slots));
     while let Some((lag, what)) = lag() {
@@ -281,11 +280,11 @@ async fn until_it_may_be_read(
             );
         }
         let waited = asks.wait(sleep(LAG_LOOK), ask).await;
-        if waited != AskOutcome::Over {
+        if waited != AskOutcome::Long {
             return waited;
         }
     }
-    AskOutcome::Over
+    AskOutcome::Long
 }
 
 /// What is further behind the server than it may be, and how far.
@@ -410,7 +409,7 @@ async fn serve_in_order(
             Ask::Chunk(_) => {
                 until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
             }
-            _ => AskOutcome::Over,
+            _ => AskOutcome::Long,
         };
         if waited == AskOutcome::GivesWay {
             repeats.pause_end = due;
@@ -421,7 +420,7 @@ async fn serve_in_order(
         }
         let begun = Instant::now();
         let read = match waited {
-            AskOutcome::Over => insist(chunks, &ask, &mut asks, status).await,
+            AskOutcome::Long => insist(chunks, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
         let Some(ChunkRead { answer, rows }) = read else {
@@ -536,7 +535,7 @@ async fn insist(
         };
         if let Ok((pause, _)) = backoff.after(failure) {
             let waited = asks.wait(sleep(pause), ask).await;
-            if waited != AskOutcome::Over {
+            if waited != AskOutcome::Long {
                 return waited.answer();
             }
         }
@@ -642,9 +641,9 @@ mod tests {
         );
         assert!(early.await.is_err(), "it is not delivered");
         reached.send_replace(2);
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, AskOutcome::Over);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, AskOutcome::Long);
         // What is due already is read. Everything else gives way to the signal that came meanwhile.
-        assert_eq!(asks.wait(ready(()), &first.ask).await, AskOutcome::Over);
+        assert_eq!(asks.wait(ready(()), &first.ask).await, AskOutcome::Long);
         assert_eq!(asks.wait(pending::<()>(), &first.ask).await, AskOutcome::GivesWay);
 
         for (name, number) in [("b", 3), ("c", 4)] {
@@ -658,7 +657,7 @@ mod tests {
         let third = asks.next().await.unwrap();
         assert_eq!(third.ask.chunk(), Some("c"));
         reached.send_replace(4);
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, AskOutcome::Over);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, AskOutcome::Long);
     }
 
     fn ask(ask: Ask, number: u64) -> NumberedAsk {

@@ -35,8 +35,7 @@ use crate::{
     path::{
         change_observer::ObservedChange,
         cursor::{AsOrigin, ChangeNovelty, Cursor},
-        emit::{Converters, Provenance, RecordEmitter},
-        error_policy::ErrorPolicy,
+        emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
         heartbeat::Heartbeats,
         observers::ChangeObservers,
         plans::RelationPlans,
@@ -790,7 +789,7 @@ impl Pipeline {
 
     /// Whether the captured tables must be checked before the start: a transform needs an outbox among them, or their
     /// number is limited.
-    pub fn checks_tables(&self) -> bool {
+    pub fn has_outbox(&self) -> bool {
         self.emit.chain.has_outbox() || self.limit.is_some()
     }
 

@@ -39,6 +39,8 @@ struct Known {
     id: String,
     /// The last proof.
     seen: Duration,
+    /// When the brokers were last asked for the members and listed this one.
+    listed: Duration,
 }
 
 impl fmt::Debug for Contact {
@@ -103,7 +105,19 @@ impl Contact {
     pub(super) fn see_among(&self, question: &Question, ids: &BTreeSet<String>) {
         if ids.contains(&question.id) {
             self.see(question.at);
+            let mut known = self.lock();
+            known.listed = known.listed.max(question.at);
         }
+    }
+
+    /// Whether the brokers have listed the member when they were asked at this time or later.
+    pub(super) fn is_listed_since(&self, at: Duration) -> bool {
+        self.lock().listed >= at
+    }
+
+    /// Whether something has lasted longer than a member may go without a proof.
+    pub(super) fn is_too_long(&self, since: Duration) -> bool {
+        (self.clock)().saturating_sub(since) > self.unseen
     }
 
     /// Whether the member has to take it that the brokers have forgotten it.
@@ -170,8 +184,11 @@ mod tests {
         at(117);
         contact.see_among(&question, &BTreeSet::from(["b-1".into()]));
         assert!(contact.is_lost(), "another one is listed");
+        let at_112 = |contact: &Contact| contact.is_listed_since(Duration::from_secs(112));
+        assert!(!at_112(&contact));
         contact.see_among(&question, &BTreeSet::from(["a-1".into(), "b-1".into()]));
         assert!(!contact.is_lost());
+        assert!(at_112(&contact) && !contact.is_listed_since(Duration::from_secs(113)));
         at(118);
         assert!(contact.is_lost());
         contact.see_now();

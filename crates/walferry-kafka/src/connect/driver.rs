@@ -18,6 +18,7 @@ use walferry_engine::Failure;
 
 use super::{
     Lease,
+    agreement::Agreement,
     contact::{Contact, Question},
     group::{Clock, StallWatch},
     members::GroupView,
@@ -48,7 +49,8 @@ pub trait GroupClient {
     /// Joins no more.
     fn leave(&self);
 
-    /// Asks the brokers whether this process is still a member in the generation that it knows. Blocks.
+    /// Whether the brokers have confirmed that this process is still a member in the generation that it knows. Asks them if need be, and does not wait
+    /// for their answer: it is called in each round until they have confirmed it.
     fn is_confirmed(&self) -> bool;
 }
 
@@ -100,6 +102,10 @@ impl MembershipDriver {
             released,
             is_leaving,
         }
+    }
+
+    pub(super) const fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     pub(super) fn contact(&self) -> &Contact {
@@ -161,13 +167,13 @@ impl MembershipDriver {
 
     /// Looks whether the process stood still, whether the brokers still know the member, and whether it can give up what was asked back.
     pub fn round<C: GroupClient>(&self, client: &C) {
-        let (was_doubtful, is_doubtful) = {
+        let (was_doubtful, doubtful_since) = {
             let mut stalls = self.stalls.lock().unwrap_or_else(PoisonError::into_inner);
-            let was_doubtful = stalls.is_doubtful;
-            stalls.look(|| client.is_confirmed());
-            (was_doubtful, stalls.is_doubtful)
+            let was_doubtful = stalls.doubtful_since.is_some();
+            stalls.look(|since| client.is_confirmed() || self.contact.is_listed_since(since));
+            (was_doubtful, stalls.doubtful_since)
         };
-        self.look_for_contact(client, was_doubtful, is_doubtful);
+        self.look_for_contact(client, was_doubtful, doubtful_since);
         self.give_up(client);
     }
 
@@ -184,18 +190,22 @@ impl MembershipDriver {
     }
 
     /// Gives up everything if the brokers may have forgotten this member.
-    fn look_for_contact<C: GroupClient>(&self, client: &C, was_doubtful: bool, is_doubtful: bool) {
+    fn look_for_contact<C: GroupClient>(&self, client: &C, was_doubtful: bool, doubtful_since: Option<Duration>) {
         self.contact.set_id(client.member_id());
-        match (was_doubtful, is_doubtful) {
-            // The lease does not hold until the brokers have answered.
-            (_, true) => return,
-            (true, false) => self.contact.see_now(),
-            (false, false) => {}
-        }
-        if self.share.borrow().standing == Standing::Member && self.contact.is_lost() {
+        let is_lost = match doubtful_since {
+            // The lease does not hold meanwhile. If this took long, connectors that write nothing would keep their slots from the next owners.
+            Some(since) => self.contact.is_too_long(since),
+            None => {
+                if was_doubtful {
+                    self.contact.see_now();
+                }
+                self.contact.is_lost()
+            }
+        };
+        if is_lost && self.share.borrow().standing == Standing::Member {
             warn!(
-                "the brokers do not confirm that this process is still one of the workers of its group, while connectors move: it gives \
-                 up all it has, and joins again"
+                "the brokers do not confirm that this process is still one of the workers of its group: it gives up all it has, and joins \
+                 again"
             );
             self.lose(client);
         }
@@ -234,12 +244,15 @@ impl MembershipDriver {
 pub struct MemberLooks {
     clock: Clock,
     contact: Arc<Contact>,
+    agreement: Arc<Agreement>,
     view: watch::Sender<Option<GroupView>>,
     changes: watch::Receiver<Share>,
     looks_closely: Arc<AtomicBool>,
     last: Option<Duration>,
     is_moving: bool,
-    /// Whether this process was giving something up when it asked last.
+    /// Whether this process was a member when it asked last.
+    was_member: bool,
+    /// Whether it was giving something up then.
     was_leaving: bool,
 }
 
@@ -255,6 +268,7 @@ impl MemberLooks {
     pub(super) fn new(
         clock: Clock,
         contact: Arc<Contact>,
+        agreement: Arc<Agreement>,
         view: watch::Sender<Option<GroupView>>,
         changes: watch::Receiver<Share>,
         looks_closely: Arc<AtomicBool>,
@@ -262,11 +276,13 @@ impl MemberLooks {
         Self {
             clock,
             contact,
+            agreement,
             view,
             changes,
             looks_closely,
             last: None,
             is_moving: true,
+            was_member: false,
             was_leaving: false,
         }
     }
@@ -291,15 +307,22 @@ impl MemberLooks {
         self.last = Some(now);
         let share = self.changes.borrow_and_update();
         self.was_leaving = !share.leaving.is_empty();
-        (share.standing == Standing::Member).then(|| self.contact.ask())
+        self.was_member = share.standing == Standing::Member;
+        // One that cannot join says with whom.
+        let cannot_join = share.standing == Standing::Joining && self.agreement.is_refused();
+        (self.was_member || cannot_join).then(|| self.contact.ask())
     }
 
     /// The brokers have answered, or cannot be asked.
     pub fn end(&mut self, question: &Question, looked: Result<GroupView, Failure>) {
         match looked {
             Ok(found) => {
-                self.contact.see_among(question, &found.ids());
+                self.agreement.see(&found);
                 self.is_moving = !found.is_settled || self.was_leaving;
+                if !self.was_member {
+                    return;
+                }
+                self.contact.see_among(question, &found.ids());
                 self.view.send_if_modified(|view| {
                     let is_new = view.as_ref() != Some(&found);
                     if is_new {

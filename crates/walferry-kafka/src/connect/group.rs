@@ -7,20 +7,18 @@ use std::{
     time::Duration,
 };
 
-use rdkafka::{
-    Offset, TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext},
-    error::{KafkaError, RDKafkaErrorCode as Code},
-};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
+
+use super::agreement::Agreement;
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
 
 /// If the group's thread shows no sign of life for this long, this process or its machine stood still. Meanwhile, the brokers may have given
 /// its turn to another process.
-const STILL: Duration = Duration::from_secs(5);
+pub(super) const STILL: Duration = Duration::from_secs(5);
 
 /// The time since the machine was started.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -84,7 +82,12 @@ impl Lease {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How often the brokers were asked whether the process is in its group.
+    /// The brokers are asked whether the process is in its group.
+    pub(super) fn ask(&self) {
+        self.with(|held| held.asked += 1);
+    }
+
+    /// How often they were asked.
     pub(super) fn asked(&self) -> u32 {
         self.with(|held| held.asked)
     }
@@ -145,7 +148,7 @@ pub(super) struct StallWatch {
     lease: Lease,
     /// The end of the last round.
     last: Duration,
-    pub(super) is_doubtful: bool,
+    pub(super) doubtful_since: Option<Duration>,
 }
 
 impl StallWatch {
@@ -154,12 +157,12 @@ impl StallWatch {
             last: clock(),
             clock,
             lease,
-            is_doubtful: false,
+            doubtful_since: None,
         }
     }
 
-    /// `confirm` asks the brokers whether this process is still a member.
-    pub(super) fn look(&mut self, confirm: impl FnOnce() -> bool) {
+    /// `confirm` says whether the brokers have confirmed since this time that this process is still a member. It must not wait for them.
+    pub(super) fn look(&mut self, confirm: impl FnOnce(Duration) -> bool) {
         let now = (self.clock)();
         if now.saturating_sub(self.last) > STILL {
             warn!(
@@ -169,13 +172,14 @@ impl StallWatch {
             );
             // Queued records would be sent at once, but another process may be further by now.
             self.lease.give_up();
-            self.is_doubtful = true;
+            self.doubtful_since = Some(now);
         }
-        if self.is_doubtful {
-            self.lease.with(|held| held.asked += 1);
-            self.is_doubtful = !confirm();
+        if let Some(since) = self.doubtful_since
+            && confirm(since)
+        {
+            self.doubtful_since = None;
         }
-        if !self.is_doubtful {
+        if self.doubtful_since.is_none() {
             // The time before the brokers were asked.
             self.lease.see(now);
         }
@@ -184,49 +188,29 @@ impl StallWatch {
     }
 }
 
-/// Asks the brokers whether this process is still a member of its group, in the generation that it knows. They accept an offset only from such
-/// a member. The client's own heartbeats are sent in the background, and nobody sees which one was answered after the pause. `topic` is one that
-/// members may commit an offset for.
-pub(super) fn is_confirmed<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str) -> bool {
-    let position = consumer.position().ok();
-    let position = position.and_then(|list| list.find_partition(topic, 0).map(|found| found.offset()));
-    let position = match position {
-        Some(Offset::Offset(position)) => position,
-        _ => 0,
-    };
-    let mut list = TopicPartitionList::new();
-    let committed = list
-        .add_partition_offset(topic, 0, Offset::Offset(position))
-        .and_then(|()| consumer.commit(&list, CommitMode::Sync));
-    match committed {
-        Ok(()) => {
-            // If the client had lost its membership before, and has forgotten which one it was, it has queued the news of it.
-            let _ = consumer.poll(Duration::ZERO);
-            true
-        }
-        Err(error) => {
-            debug!(%error, "the brokers do not confirm that this process is in its group");
-            false
-        }
-    }
-}
-
 /// Why the brokers refuse this process as a member of its group.
 pub(super) struct GroupErrors {
     group: String,
     topic: String,
     denied: watch::Sender<Option<Failure>>,
-    /// Errors that were logged before. The client repeats them.
-    logged: BTreeSet<String>,
+    agreement: Arc<Agreement>,
+    /// Errors that were told before. The client repeats them.
+    told: BTreeSet<String>,
 }
 
 impl GroupErrors {
-    pub(super) fn new(group: String, topic: String, denied: watch::Sender<Option<Failure>>) -> Self {
+    pub(super) fn new(
+        group: String,
+        topic: String,
+        denied: watch::Sender<Option<Failure>>,
+        agreement: Arc<Agreement>,
+    ) -> Self {
         Self {
             group,
             topic,
             denied,
-            logged: BTreeSet::new(),
+            agreement,
+            told: BTreeSet::new(),
         }
     }
 
@@ -247,9 +231,15 @@ impl GroupErrors {
                      Describe --topic {topic} …`)"
                 ),
             ),
+            // Brokers have no other word for a fault of their own.
+            Some(Code::Unknown) => {
+                debug!(%error, group, "the broker that coordinates the group fails");
+                self.agreement.refuse();
+                return;
+            }
             _ => {
                 // The client restores a broken connection by itself. This line gives the reason for a long wait.
-                match self.logged.insert(error.to_string()) {
+                match self.told.insert(error.to_string()) {
                     true => {
                         warn!(%error, group, "the Kafka client that waits for its turn on Connect's topics reports an error")
                     }

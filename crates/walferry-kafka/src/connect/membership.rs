@@ -20,6 +20,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -28,6 +29,7 @@ use std::{
 use rdkafka::{
     ClientContext, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _, ConsumerContext},
+    error::KafkaResult,
     statistics::Statistics,
     types::RDKafkaRespErr,
 };
@@ -37,10 +39,12 @@ use walferry_engine::{Failure, Kind};
 
 use super::{
     ConnectTopics, Lease, Topic,
+    agreement::{Agreement, Disagreement},
     client_id::client_id,
+    confirmation::{self, Confirmation},
     contact::{Contact, STATISTICS_MS, UNSEEN},
     driver::{GroupClient, MemberLooks, MembershipDriver},
-    group::{Clock, GroupErrors, is_confirmed, since_boot},
+    group::{Clock, GroupErrors, since_boot},
     members::{GroupReader, GroupView, work_topic},
     partition::partition_of,
     places::{Places, Share, Standing},
@@ -56,6 +60,8 @@ const POLL: Duration = Duration::from_millis(50);
 const SESSION_MS: &str = "6000";
 /// A member learns with its next heartbeat that the group changes.
 const HEARTBEAT_MS: &str = "300";
+/// How long the brokers may take to confirm that a member leaves. Its client waits for 5 s.
+const LEAVES: Duration = Duration::from_secs(10);
 
 /// The partition of the work topic to which a connector belongs.
 pub fn work_partition(connector: &str) -> i32 {
@@ -68,17 +74,27 @@ pub struct Membership {
     share: watch::Receiver<Share>,
     view: watch::Receiver<Option<GroupView>>,
     denied: watch::Receiver<Option<Failure>>,
+    agreement: Arc<Agreement>,
     lease: Lease,
     released: Arc<Mutex<Option<Places>>>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<MemberThread>,
     address: String,
     looks_closely: Arc<AtomicBool>,
+}
+
+/// The thread that is the member.
+#[derive(Debug)]
+struct MemberThread {
+    handle: JoinHandle<()>,
+    /// Closed when it has left the group.
+    left: Mutex<mpsc::Receiver<()>>,
 }
 
 /// Passes on to the driver what librdkafka tells.
 struct Context {
     driver: Arc<MembershipDriver>,
+    confirmation: Confirmation,
     config_topic: String,
     work_topic: String,
 }
@@ -90,6 +106,13 @@ impl ClientContext for Context {
 }
 
 impl ConsumerContext for Context {
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        if let Err(error) = &result {
+            debug!(%error, "the brokers do not confirm that this process is in its group");
+        }
+        self.confirmation.answer(result.is_ok());
+    }
+
     /// Unlike the default, this does not answer a revocation. [`MembershipDriver::round`] does, after the connectors have stopped; until then, the
     /// thread continues to poll.
     fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
@@ -145,7 +168,16 @@ impl GroupClient for BaseConsumer<Context> {
     }
 
     fn is_confirmed(&self) -> bool {
-        is_confirmed(self, &self.context().config_topic)
+        let context = self.context();
+        let is_confirmed = context.confirmation.is_there(since_boot(), || {
+            context.driver.lease().ask();
+            confirmation::ask(self, &context.config_topic)
+        });
+        if is_confirmed {
+            // If the client had lost its membership before, and has forgotten which one it was, it has queued the news of it.
+            let _ = self.poll(Duration::ZERO);
+        }
+        is_confirmed
     }
 }
 
@@ -252,9 +284,10 @@ impl Membership {
             mut membership,
             driver,
             mut looks,
-        } = Self::driven_by(address, clock, unseen);
+        } = Self::driven_by(&group, address, clock, unseen);
         let context = Context {
             driver: driver.clone(),
+            confirmation: Confirmation::default(),
             config_topic: topics.config.name.clone(),
             work_topic: work.clone(),
         };
@@ -268,7 +301,12 @@ impl Membership {
         consumer
             .subscribe(if shares { &both } else { &both[..1] })
             .map_err(|error| failure::of_settings(&error))?;
-        let mut errors = GroupErrors::new(group, topics.config.name.clone(), driver.denied().clone());
+        let mut errors = GroupErrors::new(
+            group,
+            topics.config.name.clone(),
+            driver.denied().clone(),
+            membership.agreement.clone(),
+        );
         let no_thread = |error: std::io::Error| Failure::retry(Kind::NoThread, error.to_string());
         let (stopping, of_group) = (membership.stop.clone(), topics.clone());
         thread::Builder::new()
@@ -276,6 +314,7 @@ impl Membership {
             .spawn(move || look_again_and_again(&of_group, &mut looks, &stopping))
             .map_err(no_thread)?;
         let stop = membership.stop.clone();
+        let (leaves, left) = mpsc::channel();
         let thread = thread::Builder::new().name("membership".into()).spawn(move || {
             while !stop.load(Relaxed) {
                 if let Some(Err(error)) = consumer.poll(POLL) {
@@ -285,17 +324,21 @@ impl Membership {
             }
             // If this process leaves at once, the others can go on at once.
             drop(consumer);
+            drop(leaves);
         });
-        membership.thread = Some(thread.map_err(no_thread)?);
+        membership.thread = Some(MemberThread {
+            handle: thread.map_err(no_thread)?,
+            left: Mutex::new(left),
+        });
         Ok(membership)
     }
 
     /// A membership that its caller drives, with a Kafka client, brokers and a clock of its own: a simulation.
     pub fn driven(address: &str, clock: Clock) -> DrivenMembership {
-        Self::driven_by(address, clock, UNSEEN)
+        Self::driven_by("walferry-driven", address, clock, UNSEEN)
     }
 
-    fn driven_by(address: &str, clock: Clock, unseen: Duration) -> DrivenMembership {
+    fn driven_by(group: &str, address: &str, clock: Clock, unseen: Duration) -> DrivenMembership {
         let lease = Lease::by(clock.clone());
         lease.see(clock());
         let (share, denied, view) = (
@@ -308,6 +351,7 @@ impl Membership {
             share: share.subscribe(),
             view: view.subscribe(),
             denied: denied.subscribe(),
+            agreement: Arc::new(Agreement::new(group.to_owned(), clock.clone())),
             lease: lease.clone(),
             released: Arc::default(),
             stop: Arc::default(),
@@ -316,7 +360,14 @@ impl Membership {
             looks_closely: Arc::default(),
         };
         let (changes, looks_closely) = (share.subscribe(), membership.looks_closely.clone());
-        let looks = MemberLooks::new(clock.clone(), contact.clone(), view, changes, looks_closely);
+        let looks = MemberLooks::new(
+            clock.clone(),
+            contact.clone(),
+            membership.agreement.clone(),
+            view,
+            changes,
+            looks_closely,
+        );
         let (released, is_leaving) = (membership.released.clone(), membership.stop.clone());
         let driver = MembershipDriver::new(clock, lease, contact, share, denied, released, is_leaving);
         DrivenMembership {
@@ -356,6 +407,11 @@ impl Membership {
         self.denied.clone()
     }
 
+    /// What keeps the members of the group from agreeing who has what, if anything. Reports each change.
+    pub fn disagreement(&self) -> watch::Receiver<Option<Disagreement>> {
+        self.agreement.told()
+    }
+
     /// Nothing works for these places any more, so that others may have them.
     pub fn release(&self, places: Places) {
         *self.released.lock().unwrap_or_else(PoisonError::into_inner) = Some(places);
@@ -376,7 +432,18 @@ impl Drop for Membership {
             // A client that waits for the brokers needs a while to leave, and nobody waits for it.
             return;
         }
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+        let Some(MemberThread { handle, left }) = self.thread.take() else {
+            return;
+        };
+        let left = left.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if left.recv_timeout(LEAVES) == Err(RecvTimeoutError::Timeout) {
+            warn!(
+                seconds = LEAVES.as_secs(),
+                "the brokers have not confirmed in time that this process leaves its group: others may have what it had when its session has ended"
+            );
+            return;
+        }
+        if handle.join().is_err() {
             warn!("the thread that is a member of the group of workers has panicked");
         }
     }

@@ -1,8 +1,10 @@
 //! Kafka Connect's own topics for configurations, offsets and states. Keys and values are Connect's, so that Connect can continue with what
 //! Walferry has written, and vice versa.
 
+mod agreement;
+mod book;
 mod client_id;
-mod connector_store;
+mod confirmation;
 mod contact;
 mod content;
 mod driver;
@@ -24,7 +26,8 @@ use std::time::Duration;
 use walferry_config::{Options, Worker};
 use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
-pub use connector_store::TopicConnectorStore;
+pub use agreement::Disagreement;
+pub use book::TopicBook;
 pub use contact::Question;
 pub use driver::{GroupClient, MemberLooks, MembershipDriver};
 pub use group::{Clock, Lease, Queue};

@@ -10,12 +10,12 @@ use std::{
 use tokio::{sync::watch, task::spawn_blocking};
 use ureq::{Agent, http};
 use walferry_admin::{
-    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupWorker, HeldBody, Route,
-    SeenWorkers, https_client, manager::Refused,
+    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, GroupProblem, GroupWorker,
+    HeldBody, Route, SeenWorkers, https_client, manager::Refused,
 };
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
-use walferry_kafka::connect::{ConnectTopics, GroupReader, GroupView, work_partition};
+use walferry_kafka::connect::{ConnectTopics, Disagreement, GroupReader, GroupView, Membership, work_partition};
 use walferry_keystore::https::{TlsFailure, error_text};
 use walferry_worker::{duty::Duty, http as client};
 
@@ -42,6 +42,7 @@ pub(crate) struct OtherWorkers {
 struct Members {
     duty: watch::Receiver<Duty>,
     view: watch::Receiver<Option<GroupView>>,
+    disagreement: watch::Receiver<Option<Disagreement>>,
 }
 
 struct Inner {
@@ -90,7 +91,7 @@ impl OtherWorkers {
     /// For a process that others reach at `own`.
     pub(crate) fn new(topics: ConnectTopics, own: String, worker: &Worker) -> Result<Self, Error> {
         let config = || client::client(LIMIT).timeout_connect(Some(CONNECT)).build();
-        let tls = https_client(&worker.rest_api.tls).map_err(|error| {
+        let tls = https_client(&worker.rest.tls).map_err(|error| {
             Error::new(Kind::Configuration, "the admin endpoint did not start").cause(error.what, Some(error.hint))
         })?;
         Ok(Self {
@@ -107,12 +108,16 @@ impl OtherWorkers {
     }
 
     /// For a process that is one of several workers, with a part of the connectors.
-    pub(crate) fn as_member(&self, duty: watch::Receiver<Duty>, view: watch::Receiver<Option<GroupView>>) -> Self {
+    pub(crate) fn as_member(&self, duty: watch::Receiver<Duty>, membership: &Membership) -> Self {
         // A standby's client for Kafka is not needed any more.
         *self.inner.found.lock().unwrap_or_else(PoisonError::into_inner) = Found::default();
         Self {
             inner: self.inner.clone(),
-            members: Some(Members { duty, view }),
+            members: Some(Members {
+                duty,
+                view: membership.view(),
+                disagreement: membership.disagreement(),
+            }),
         }
     }
 }
@@ -252,6 +257,14 @@ impl Forwarder for OtherWorkers {
                 connectors: connectors.iter().filter(|name| owns(address, name)).cloned().collect(),
             })
             .collect()
+    }
+
+    fn disagreement(&self) -> Option<GroupProblem> {
+        let found = self.members.as_ref()?.disagreement.borrow().clone();
+        found.map(|Disagreement { what, hint }| GroupProblem {
+            reason: what,
+            hints: vec![hint],
+        })
     }
 
     fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture {

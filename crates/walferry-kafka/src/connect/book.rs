@@ -4,36 +4,36 @@ use serde_json::{Value as Json, json};
 use tracing::warn;
 use walferry_engine::{
     Failure, WantedState,
-    connector_store::{Configuration, ConnectorEntry, ConnectorStore},
+    book::{Book, BookEntry, Configuration},
 };
 
 use super::{
     ConnectTopics,
-    content::{CONNECTOR, ConfigContent, TARGET, class, properties, target_text},
+    content::{BookContent, CONNECTOR, TARGET, class, properties, target_text},
     log::Log,
 };
 
 /// Connectors as Connect keeps them in `config.storage.topic`. Connectors with classes that Walferry does not have stay unchanged.
 #[derive(Debug)]
-pub struct TopicConnectorStore {
+pub struct TopicBook {
     log: Log,
-    known: ConfigContent,
+    known: BookContent,
     is_ours: fn(&str) -> bool,
 }
 
-impl TopicConnectorStore {
+impl TopicBook {
     /// Opens the topic and reads it. `is_ours` tells by its class whether a connector is one for Walferry. Blocks.
     ///
     /// # Errors
     /// The topic cannot be read, or contains records that Connect did not write.
     pub fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Self, Failure> {
-        let mut store = Self {
+        let mut book = Self {
             log: Log::open(topics, &topics.config.name)?,
-            known: ConfigContent::default(),
+            known: BookContent::default(),
             is_ours,
         };
-        store.read()?;
-        Ok(store)
+        book.read()?;
+        Ok(book)
     }
 
     fn has_our_class(&self, configuration: &Configuration) -> bool {
@@ -56,15 +56,15 @@ impl TopicConnectorStore {
     }
 }
 
-impl ConnectorStore for TopicConnectorStore {
-    fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure> {
+impl Book for TopicBook {
+    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
         self.read()?;
         let ours = self
             .known
             .configurations
             .iter()
             .filter(|(_, configuration)| self.has_our_class(configuration));
-        let entries = ours.map(|(name, configuration)| ConnectorEntry {
+        let entries = ours.map(|(name, configuration)| BookEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target: self.known.targets.get(name).copied().unwrap_or_default(),
@@ -85,8 +85,8 @@ impl ConnectorStore for TopicConnectorStore {
     }
 
     /// As in Connect, the wanted state of a new connector comes before its configuration, and its tasks count from their commit on.
-    fn put(&mut self, entry: &ConnectorEntry) -> Result<(), Failure> {
-        let ConnectorEntry {
+    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure> {
+        let BookEntry {
             name,
             configuration,
             target,
@@ -130,7 +130,7 @@ impl ConnectorStore for TopicConnectorStore {
     }
 }
 
-impl TopicConnectorStore {
+impl TopicBook {
     fn write_task(&self, name: &str, configuration: &Configuration) -> Result<(), Failure> {
         self.log
             .write(&format!("task-{name}-0"), Some(properties(configuration, true)))?;
