@@ -52,6 +52,8 @@ impl Items {
             "database.user": "postgres",
             "database.password": "unused",
             "database.dbname": self.database.name(),
+            // On a machine that is busy with other tests, the server may need long for an answer.
+            "database.connectTimeout": "60",
             "topic.prefix": self.name,
             "table.include.list": "public.items",
             "plugin.name": "pgoutput",

@@ -101,7 +101,8 @@ impl GroupView {
 
 /// Asks the brokers for the members of a group.
 pub struct GroupReader {
-    consumer: LoggedIn<BaseConsumer>,
+    /// Made again after an error: [`describe_group`] says why.
+    consumer: Option<LoggedIn<BaseConsumer>>,
     client: Properties,
     group: String,
     config_topic: String,
@@ -114,20 +115,25 @@ impl std::fmt::Debug for GroupReader {
     }
 }
 
+/// A client that joins no group. Blocks no longer than it takes to log in.
+fn consumer(client: &Properties) -> Result<LoggedIn<BaseConsumer>, Failure> {
+    let mut config = client.config();
+    // The Kafka client requires this setting.
+    config.set("group.id", "walferry");
+    let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
+    let consumer = LoggedIn::new(consumer, client);
+    consumer.ready()?;
+    Ok(consumer)
+}
+
 impl GroupReader {
     /// Makes the client. Blocks no longer than that takes.
     ///
     /// # Errors
     /// The client cannot be made.
     pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
-        let mut config = topics.client.config();
-        // The consumer joins no group, but the client requires this setting.
-        config.set("group.id", "walferry");
-        let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
-        let consumer = LoggedIn::new(consumer, &topics.client);
-        consumer.ready()?;
         Ok(Self {
-            consumer,
+            consumer: Some(consumer(&topics.client)?),
             client: topics.client.clone(),
             group: topics.group.clone(),
             config_topic: topics.config.name.clone(),
@@ -139,14 +145,26 @@ impl GroupReader {
     ///
     /// # Errors
     /// Kafka does not answer.
-    pub(super) fn partitions_of(&self, topic: &str) -> Result<usize, Failure> {
-        // For all topics: asking for one could make a broker create it.
-        let metadata = self
-            .consumer
-            .fetch_metadata(None, REQUEST)
-            .map_err(|error| self.unreachable(&error))?;
-        let found = metadata.topics().iter().find(|found| found.name() == topic);
-        Ok(found.map_or(0, |found| found.partitions().len()))
+    pub(super) fn partitions_of(&mut self, topic: &str) -> Result<usize, Failure> {
+        self.ask(|this, consumer| {
+            // For all topics: asking for one could make a broker create it.
+            let metadata = consumer
+                .fetch_metadata(None, REQUEST)
+                .map_err(|error| this.unreachable(&error))?;
+            let found = metadata.topics().iter().find(|found| found.name() == topic);
+            Ok(found.map_or(0, |found| found.partitions().len()))
+        })
+    }
+
+    /// Asks with a client that has failed at nothing yet.
+    fn ask<T>(&mut self, question: impl FnOnce(&Self, &BaseConsumer) -> Result<T, Failure>) -> Result<T, Failure> {
+        let asked = match self.consumer.take() {
+            Some(asked) => asked,
+            None => consumer(&self.client)?,
+        };
+        let answer = question(self, &asked)?;
+        self.consumer = Some(asked);
+        Ok(answer)
     }
 
     fn unreachable(&self, error: &dyn Display) -> Failure {
@@ -158,18 +176,22 @@ impl GroupReader {
     ///
     /// # Errors
     /// Kafka does not answer, or the user may not see the group.
-    pub fn look(&self) -> Result<GroupView, Failure> {
+    pub fn look(&mut self) -> Result<GroupView, Failure> {
+        self.ask(Self::view)
+    }
+
+    fn view(&self, consumer: &BaseConsumer) -> Result<GroupView, Failure> {
         let ours = format!("walferry-{}", self.group);
         let mut view = GroupView::default();
         if let GroupDescription::Consumers { is_stable, members } =
-            describe_group(&self.consumer, &ours, REQUEST).map_err(|error| self.unreachable(&error))?
+            describe_group(consumer, &ours, REQUEST).map_err(|error| self.unreachable(&error))?
         {
             view.is_settled = is_stable;
             view.members = members.into_iter().map(|member| self.member(member)).collect();
         }
         view.members
             .sort_by(|a, b| (&a.address, &a.client_id, &a.host).cmp(&(&b.address, &b.client_id, &b.host)));
-        view.of_connect = connect_workers(&self.consumer, &self.group)
+        view.of_connect = connect_workers(consumer, &self.group)
             .map_err(|error| self.unreachable(&error))?
             .unwrap_or_default();
         Ok(view)
@@ -202,12 +224,7 @@ impl ConnectTopics {
     /// # Errors
     /// Some are still alive, or Kafka cannot be reached.
     pub fn refuse_beside_connect(&self) -> Result<(), Failure> {
-        let mut config = self.client.config();
-        config.set("group.id", "walferry");
-        let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
-        let consumer = LoggedIn::new(consumer, &self.client);
-        consumer.ready()?;
-        let members = connect_workers(&consumer, &self.group).map_err(|error| {
+        let members = connect_workers(&*consumer(&self.client)?, &self.group).map_err(|error| {
             let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
             failure::unreachable(servers, &error.to_string())
         })?;

@@ -206,7 +206,7 @@ impl ConnectTopics {
     pub fn ensure_work(&self) -> Result<(), Failure> {
         let topic = self.work();
         topic.ensure(&self.client)?;
-        let reader = GroupReader::open(self)?;
+        let mut reader = GroupReader::open(self)?;
         let partitions = reader.partitions_of(&topic.name)?;
         if partitions == WORK_PARTITIONS as usize {
             return Ok(());
@@ -457,7 +457,7 @@ fn look_again_and_again(topics: &ConnectTopics, looks: &mut MemberLooks, stop: &
             thread::sleep(POLL);
             continue;
         };
-        let looked = match &reader {
+        let looked = match &mut reader {
             Some(reader) => reader.look(),
             None => GroupReader::open(topics).and_then(|opened| reader.insert(opened).look()),
         };

@@ -61,8 +61,9 @@ pub(crate) struct DescribeError {
     text: String,
 }
 
-/// How much longer than the request may take is waited for its end.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long librdkafka goes on with a request. It must not give up a request by itself: when the coordinator comes back afterwards, it answers
+/// the request that it has freed, and ends the process (confluentinc/librdkafka#4605). This is the longest time that it takes.
+const NEVER: Duration = Duration::from_secs(3600);
 
 struct AdminOptions(*mut rd_kafka_AdminOptions_t);
 
@@ -93,6 +94,8 @@ impl Drop for Event {
 
 /// Asks the coordinator of a group for its members. Blocks.
 ///
+/// A request that was not answered in time stays in the client, and must not get older than an hour: drop the client after an error.
+///
 /// # Errors
 /// The coordinator does not answer within `wait`, or the user may not see the group.
 pub(crate) fn describe_group<C: ConsumerContext>(
@@ -117,10 +120,10 @@ pub(crate) fn describe_group<C: ConsumerContext>(
             client,
             rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS,
         ));
-        rd_kafka_AdminOptions_set_request_timeout(options.0, millis(wait), reason.as_mut_ptr(), reason.len());
+        rd_kafka_AdminOptions_set_request_timeout(options.0, millis(NEVER), reason.as_mut_ptr(), reason.len());
         let queue = Queue(rd_kafka_queue_new(client));
         rd_kafka_DescribeConsumerGroups(client, groups.as_mut_ptr(), groups.len(), options.0, queue.0);
-        described(&Event(rd_kafka_queue_poll(queue.0, millis(wait + GRACE))))
+        described(&Event(rd_kafka_queue_poll(queue.0, millis(wait))))
     }
 }
 
@@ -226,5 +229,48 @@ fn failed(code: RDKafkaRespErr, text: String) -> DescribeError {
     DescribeError {
         code: code.into(),
         text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use rdkafka::ClientConfig;
+
+    use super::*;
+    use crate::demo::DemoCluster;
+
+    /// Only a failing test waits so long.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// The mock broker describes no groups, and the client says so: this is an answer, too.
+    #[test]
+    fn a_coordinator_that_comes_back_after_an_unanswered_request_is_asked_again() {
+        let cluster = DemoCluster::start(1).expect("the mock cluster starts");
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", cluster.bootstrap_servers())
+            .set("group.id", "walferry")
+            .set("reconnect.backoff.max.ms", "100")
+            .create()
+            .expect("the settings are valid");
+        let asked = |wait| {
+            describe_group(&consumer, "group", wait)
+                .expect_err("nothing is described")
+                .code
+        };
+        let begun = Instant::now();
+        let wait_for = |code, wait| {
+            while asked(wait) != code {
+                assert!(begun.elapsed() < LONG, "waited in vain for {code:?}");
+            }
+        };
+        wait_for(RDKafkaErrorCode::UnsupportedFeature, LONG);
+        for _ in 0..2 {
+            cluster.mock().broker_down(1).expect("the mock broker stops");
+            wait_for(RDKafkaErrorCode::OperationTimedOut, Duration::from_millis(100));
+            cluster.mock().broker_up(1).expect("the mock broker starts");
+            wait_for(RDKafkaErrorCode::UnsupportedFeature, LONG);
+        }
     }
 }

@@ -117,7 +117,7 @@ fn unreachable_for_others(
 ) -> Option<Diagnosis> {
     let wanted = listen::wanted(args.admin, &configuration.worker, listen::DEFAULT).ok()?;
     let host = rest::loopback_host(&configuration.worker.rest, &wanted)?;
-    let view = GroupReader::open(topics).and_then(|reader| reader.look()).ok()?;
+    let view = GroupReader::open(topics).and_then(|mut reader| reader.look()).ok()?;
     let (count, group) = (view.members.len(), &topics.group);
     let text = format!(
         "{count} process(es) of group {group:?} already run, and this one could be reached only from its own machine, at {host}: the others could \

@@ -72,7 +72,7 @@ pub(crate) fn workers(args: &WorkersArgs) -> Result<(), Error> {
         );
     };
     let view = GroupReader::open(&topics)
-        .and_then(|reader| reader.look())
+        .and_then(|mut reader| reader.look())
         .map_err(unseen)?;
     let seen = Seen {
         group: topics.group.clone(),

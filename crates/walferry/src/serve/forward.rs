@@ -132,7 +132,7 @@ impl Inner {
         {
             return url.clone().ok_or_else(nobody);
         }
-        let looked = match &found.reader {
+        let looked = match &mut found.reader {
             Some(reader) => reader.look(),
             None => GroupReader::open(&self.topics).and_then(|opened| found.reader.insert(opened).look()),
         };
