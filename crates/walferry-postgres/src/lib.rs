@@ -18,7 +18,7 @@ mod stream;
 pub use catalog::hypertables::TimescaleCatalog;
 pub use catalog::table_name::TableName;
 pub use chunks::not_published::NotPublished;
-pub use chunks::reader::{RequestedSnapshot, requested_snapshot};
+pub use chunks::{RequestedSnapshot, requested_snapshot};
 pub use connection::server_error::ServerError;
 pub use error::Error;
 pub use polled::captured_catalogs;

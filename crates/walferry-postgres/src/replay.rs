@@ -36,9 +36,9 @@ use crate::catalog::catalogs;
 use crate::catalog::compare::{Order, comparisons};
 use crate::catalog::privileges::ReadColumns;
 use crate::catalog::tables::TableName;
-use crate::chunks::reader::{
-    ChunkTable, Tuples, enclosed, is_refusal, key_column, maximum, tuples, unpublished_columns,
-};
+use crate::chunks::chunk_table::{ChunkTable, Tuples, maximum, tuples};
+use crate::chunks::refusal::is_refusal;
+use crate::chunks::target::{enclosed, key_column, unpublished_columns};
 use crate::connection::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};

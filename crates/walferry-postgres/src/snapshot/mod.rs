@@ -32,7 +32,7 @@ use self::rows::{TableRows, send};
 use crate::catalog::catalogs;
 use crate::catalog::privileges::{ReadColumns, unreadable};
 use crate::catalog::tables::TableName;
-use crate::chunks::reader::enclosed;
+use crate::chunks::target::enclosed;
 use crate::connection::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};

@@ -1,9 +1,22 @@
 //! What would make a snapshot fail, before it is asked for.
 
-use walferry_engine::incremental::{Collection, Execute, unquoted};
+use tokio::sync::watch;
+use walferry_config::{Connector, JavaRegex};
+use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_engine::Failure;
+use walferry_engine::incremental::{ChunkAnswer, ChunkAsk, Collection, Execute, NotRead, unquoted};
+use walferry_engine::source::TableFilter;
+use walferry_pgoutput::Lsn;
 
-use super::*;
+use crate::catalog::privileges::unreadable;
+use crate::catalog::tables::listed;
+use crate::chunks::reader::Chunks;
+use crate::chunks::refusal::is_refusal;
+use crate::chunks::target::{TargetLook, Wanted, find, target};
+use crate::connection::{Endpoint, Sql};
+use crate::error::Error;
 use crate::snapshot::check_overrides;
+use crate::snapshot::statement::stays_enclosed;
 
 const DOING: &str = "looking at the tables of a snapshot";
 /// How many obstacles are named.
@@ -159,12 +172,12 @@ async fn chunks_of(sql: &Sql, execute: &Execute, table: &str, wanted: &Wanted) -
     sql.execute(DOING, "BEGIN READ ONLY").await?;
     let understood = async {
         match target(sql, &ask, wanted).await? {
-            Ok(target) if target.table.condition.is_some() => {
+            TargetLook::Readable(target) if target.table.condition.is_some() => {
                 sql.begin_of_user(DOING).await?;
                 target.table.is_understood(sql).await?;
                 Ok(None)
             }
-            Err(ChunkAnswer::Failed(failed)) => Ok(Some(failed)),
+            TargetLook::Unreadable(ChunkAnswer::Failed(failed)) => Ok(Some(failed)),
             // A table without a key is read as a whole.
             _ => Ok(None),
         }
