@@ -28,7 +28,7 @@ const MOST_PROPERTIES: usize = 10;
 
 static WORKER: LazyLock<Worker> = LazyLock::new(Worker::default);
 
-fn told(findings: &Findings) {
+fn format_all(findings: &Findings) {
     for finding in findings.iter() {
         drop(finding.to_string());
     }
@@ -40,21 +40,21 @@ fuzz_target!(|text: &str| {
     }
     let _ = limited(|| {
         if let Ok((submitted, findings)) = Submitted::from_properties(text) {
-            told(&findings);
+            format_all(&findings);
             if submitted.properties.len() <= MOST_PROPERTIES {
-                told(&Worker::read(&submitted, &Surroundings).1);
+                format_all(&Worker::read(&submitted, &Surroundings).1);
             }
         }
         match Submitted::read(text) {
             Ok((mut submitted, findings)) => {
-                told(&findings);
+                format_all(&findings);
                 // Each unknown name is compared with all known ones.
                 submitted.properties.truncate(MOST_PROPERTIES);
                 let check = |plugins: &walferry_config::connector::Plugins| {
                     Chain::new(&plugins.transforms, &plugins.predicates).1
                 };
                 let (connector, findings) = Connector::read(&submitted, Some("c"), &WORKER, &Surroundings, &check);
-                told(&findings);
+                format_all(&findings);
                 assert_eq!(connector.is_none(), findings.has_problems());
             }
             Err(error) => drop((error.to_string(), error.hint().len())),

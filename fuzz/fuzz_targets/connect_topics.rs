@@ -11,11 +11,11 @@ mod content;
 #[path = "../../crates/walferry-kafka/src/connect/status_key.rs"]
 mod status_key;
 
-use content::BookContent;
+use content::ConfigContent;
 use status_key::StatusKey;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut known = BookContent::default();
+    let mut known = ConfigContent::default();
     let mut parts = bytes.split(|byte| *byte == 0);
     while let Some(key) = parts.next() {
         let key = String::from_utf8_lossy(key);

@@ -82,9 +82,9 @@ mod connection {
 
     impl tokio::io::AsyncRead for Stream {
         fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-            let rest = &self.said[self.read..];
-            let count = self.step.min(rest.len()).min(into.remaining());
-            into.put_slice(&rest[..count]);
+            let unread = &self.said[self.read..];
+            let count = self.step.min(unread.len()).min(into.remaining());
+            into.put_slice(&unread[..count]);
             self.read += count;
             Poll::Ready(Ok(()))
         }
@@ -127,7 +127,7 @@ mod connection {
 
 /// What a stream of the server's says, however it is cut into reads.
 #[derive(Debug, PartialEq, Default)]
-struct Told {
+struct StreamContent {
     /// Payloads of frames, and positions.
     frames: Vec<(u64, Vec<u8>)>,
     relations: Vec<usize>,
@@ -135,44 +135,44 @@ struct Told {
     end: Option<String>,
 }
 
-fn read(mut buffer: frames::FrameBuffer, stream: &mut connection::Stream) -> Told {
-    let mut told = Told::default();
+fn read(mut buffer: frames::FrameBuffer, stream: &mut connection::Stream) -> StreamContent {
+    let mut content = StreamContent::default();
     loop {
         let piece = match buffer.take() {
             Ok(piece) => piece,
             Err(error) => {
-                told.end = Some(error.to_string());
-                return told;
+                content.end = Some(error.to_string());
+                return content;
             }
         };
         for &index in &piece.relations {
             assert!(matches!(piece.frames[index], Frame::Wal { .. }));
-            told.relations.push(told.frames.len() + index);
+            content.relations.push(content.frames.len() + index);
         }
         let _ = piece.described();
         for frame in &piece.frames {
-            told.frames.push(match frame {
+            content.frames.push(match frame {
                 Frame::Wal { lsn, payload } => (lsn.0, piece.bytes[payload.clone()].to_vec()),
                 Frame::Keepalive { wal_end } => (wal_end.0, Vec::new()),
                 other => panic!("{other:?}"),
             });
         }
-        told.reply_requested |= piece.reply_requested;
+        content.reply_requested |= piece.reply_requested;
         match piece.end {
-            Some(frames::End::ByServer) => told.end = Some("by the server".to_owned()),
+            Some(frames::End::ByServer) => content.end = Some("by the server".to_owned()),
             Some(frames::End::Failed(error)) => {
-                told.end = Some(error.to_string());
+                content.end = Some(error.to_string());
                 // What it means for the connector is worked out, too.
                 let _ = walferry_engine::Failure::from(error);
             }
             None => {}
         }
-        if told.end.is_some() {
-            return told;
+        if content.end.is_some() {
+            return content;
         }
         match RUNTIME.block_on(pin!(buffer.fill(stream))) {
             Ok(count) if count > 0 => {}
-            _ => return told,
+            _ => return content,
         }
     }
 }
@@ -205,8 +205,8 @@ fuzz_target!(|input: &[u8]| {
                 drop(walferry_engine::Failure::from(error));
                 return;
             }
-            let (_, rest) = wire.into_parts();
-            drop(frames::FrameBuffer::new(&rest, TextEncoding::OfServer).take());
+            let (_, leftover) = wire.into_parts();
+            drop(frames::FrameBuffer::new(&leftover, TextEncoding::OfServer).take());
         });
         return;
     }

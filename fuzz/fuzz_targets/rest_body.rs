@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 mod body;
 
 /// The crate's own brings the whole API along.
-mod herder {
+mod manager {
     #[derive(Debug)]
     pub struct Refused {
         pub status: u16,
@@ -23,9 +23,9 @@ mod herder {
     }
 }
 
-use herder::Refused;
+use manager::Refused;
 
-fn told<T>(read: Result<T, Refused>) -> Option<T> {
+fn answer_of<T>(read: Result<T, Refused>) -> Option<T> {
     match read {
         Ok(read) => Some(read),
         Err(refused) => {
@@ -37,17 +37,17 @@ fn told<T>(read: Result<T, Refused>) -> Option<T> {
 }
 
 fuzz_target!(|body: &[u8]| {
-    if let Some(create) = told(body::create(body)) {
+    if let Some(create) = answer_of(body::create(body)) {
         assert!(create.name.len() <= body.len());
     }
-    if let Some(config) = told(body::config(body)) {
+    if let Some(config) = answer_of(body::config(body)) {
         let names: std::collections::HashSet<&String> = config.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), config.len(), "a name comes once");
     }
-    if let Some(offsets) = told(body::offsets(body)) {
+    if let Some(offsets) = answer_of(body::offsets(body)) {
         assert!(!offsets.is_empty());
     }
-    if let Some(level) = told(body::level(body)) {
+    if let Some(level) = answer_of(body::level(body)) {
         assert!(!level.is_empty());
     }
 });

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use crate::connectors::{Connectors, UnknownConnector};
 use serde_json::Value as Json;
 use walferry_config::Group;
-use walferry_engine::{Diagnosis, WantedState, book::Configuration, status::Execute};
+use walferry_engine::{Diagnosis, WantedState, connector_store::Configuration, status::Execute};
 
 /// The refusal of a request: Connect's status code, and a text in Connect's form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -61,7 +61,7 @@ pub struct Worker {
     /// `status.storage.*`
     pub status_storage: Options,
     /// `rest.*`, `listeners.https.*` and what else the REST API has.
-    pub rest: RestSection,
+    pub rest_api: RestSection,
     /// `walferry.worker.in.flight.max.bytes`. `None`: connectors share what each may have in flight.
     pub in_flight_max_bytes: Option<u64>,
     /// `walferry.otlp.*`. `None`: nothing is exported.
@@ -564,7 +564,7 @@ impl Worker {
             status_storage: options.below("status.storage."),
             in_flight_max_bytes: reader.get(&IN_FLIGHT).map(ByteCount::get),
             otlp: OtlpSection::read(reader),
-            rest: RestSection {
+            rest_api: RestSection {
                 advertised_host: reader.get(&ADVERTISED_HOST),
                 advertised_port: reader.get(&ADVERTISED_PORT),
                 advertised_listener: reader.get(&ADVERTISED),

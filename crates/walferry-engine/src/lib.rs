@@ -54,7 +54,7 @@ pub use path::{
 };
 pub use pauses::Pauses;
 pub use position::Position;
-pub use session::{DeputyRole, TargetState, WantedState, book, connector, polled, start};
+pub use session::{DeputyRole, TargetState, WantedState, connector, connector_store, polled, start};
 pub use status::SlotXmin;
 pub use walferry_diagnosis::{Diagnosis, Severity};
 

@@ -139,7 +139,7 @@ pub trait Stream: Send {
     /// Only the last two return `Ok`.
     ///
     /// Sends status updates without being asked: every few seconds, when the server requests one, and when the
-    /// confirmable position has moved. It does so even while the engine takes no chunk and while the catalog is
+    /// confirmable position has moved. It does so even while the engine takes no batch and while the catalog is
     /// queried.
     fn stream(&mut self, from: Lsn, port: &mut StreamPort) -> impl Future<Output = Result<(), Failure>> + Send;
 }
@@ -178,8 +178,8 @@ pub trait ChunkReader: Send {
     }
 
     /// Carries out a request. What the server refuses for good is a [`ChunkAnswer::Failed`]. Any other failure is tried
-    /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
-    /// answer. [`Ask::Delivery`] and [`Ask::Visible`] do not come here.
+    /// again with `again` set, since nobody knows how far the last try got. [`Ask::GiveWay`] has no answer,
+    /// and [`Ask::Close`] has one only where no row closes the window. [`Ask::Delivery`] and [`Ask::Visible`] do not come here.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;
 }
 

@@ -4,7 +4,7 @@
 //! interrupted, the previous offset remains. A file that is damaged, or that belongs to another connector, is an error
 //! and never counts as a first start.
 
-mod book;
+mod connector_store;
 mod error;
 mod exchange;
 mod file;
@@ -18,7 +18,7 @@ pub mod private;
 mod recognition;
 pub mod skip;
 
-pub use book::FileBook;
+pub use connector_store::FileConnectorStore;
 pub use error::Error;
 pub use exchange::{Import, ImportError, export_rest, import};
 pub use file::FileStore;

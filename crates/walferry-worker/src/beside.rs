@@ -159,20 +159,20 @@ pub async fn tell_tables(loaded: Loaded, status: Arc<Status>) {
         }
         [only] => info!(tables = 1, "1 table is captured: {only}"),
         [first, ..] => {
-            const SHOWN: usize = 5;
-            let shown = names
+            const LISTED: usize = 5;
+            let listed = names
                 .iter()
-                .take(SHOWN)
+                .take(LISTED)
                 .map(String::as_str)
                 .collect::<Vec<_>>()
                 .join(", ");
-            let more = names.len().saturating_sub(SHOWN);
+            let more = names.len().saturating_sub(LISTED);
             let filters = &config.filters;
             let all = match (&filters.schemas, &filters.tables) {
                 (Filter::All, Filter::All) => "no filter is set: ",
                 _ => "",
             };
-            let rest = if more > 0 {
+            let others = if more > 0 {
                 format!(" and {more} more")
             } else {
                 String::new()
@@ -180,7 +180,7 @@ pub async fn tell_tables(loaded: Loaded, status: Arc<Status>) {
             info!(
                 tables = names.len(),
                 first,
-                "{all}{} tables are captured: {shown}{rest}",
+                "{all}{} tables are captured: {listed}{others}",
                 names.len()
             );
         }
@@ -304,11 +304,11 @@ impl Failures {
 
 /// Shows what the Kafka client tells: how the connection is, and how many records it has set aside.
 pub async fn watch_kafka(health: Health, set_aside: SetAsideCount, status: Arc<Status>) {
-    let mut shown = 0;
+    let mut counted = 0;
     loop {
         let count = set_aside.get();
-        status.counters.set_aside.fetch_add(count - shown, Relaxed);
-        shown = count;
+        status.counters.set_aside.fetch_add(count - counted, Relaxed);
+        counted = count;
         status.set_kafka(health.trouble());
         sleep(HEALTH_INTERVAL).await;
     }

@@ -11,13 +11,13 @@ use walferry_kafka::connect::cluster_id;
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks for the id of the Kafka cluster when it is first needed.
-pub async fn ask(worker: Worker, servers: String, told: Arc<ClusterId>) {
-    told.wanted().await;
+pub async fn ask(worker: Worker, servers: String, requested: Arc<ClusterId>) {
+    requested.wanted().await;
     loop {
         let (worker, servers) = (worker.clone(), servers.clone());
         let found = spawn_blocking(move || cluster_id(&worker, &servers)).await;
         if let Ok(Some(id)) = found {
-            return told.tell(id);
+            return requested.tell(id);
         }
         sleep(PAUSE).await;
     }

@@ -9,7 +9,7 @@ use std::{
 use tracing::{info, warn};
 use walferry_config::{Connector, Findings, KubernetesKind, Lookup, Submitted, Worker, is_below};
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_engine::{Disposition, Failure, book};
+use walferry_engine::{Disposition, Failure, connector_store};
 use walferry_keystore::regular;
 use walferry_transform::upkeep_in_relay_mode;
 
@@ -141,7 +141,7 @@ pub struct Loaded {
     pub worker: Worker,
     pub bootstrap_servers: String,
     /// As it was handed in, with its name. Values may be secrets.
-    pub configuration: book::Configuration,
+    pub configuration: connector_store::Configuration,
     pub file: PathBuf,
 }
 
@@ -239,7 +239,7 @@ impl Checked {
 /// [`Worker::for_others`], and `connector/files.rs` of `config`.
 pub fn load_configuration(
     name: &str,
-    configuration: &book::Configuration,
+    configuration: &connector_store::Configuration,
     worker: &Worker,
 ) -> (Option<Checked>, Findings) {
     let worker = worker.for_others();
@@ -248,12 +248,15 @@ pub fn load_configuration(
 }
 
 /// Reads a connector that the operator has described on the command line.
-pub fn load_own_configuration(name: &str, configuration: &book::Configuration) -> (Option<Checked>, Findings) {
+pub fn load_own_configuration(
+    name: &str,
+    configuration: &connector_store::Configuration,
+) -> (Option<Checked>, Findings) {
     let submitted = submitted(name, configuration);
     Checked::read(&submitted, None, &Worker::default(), &Surroundings, &Documents)
 }
 
-fn submitted(name: &str, configuration: &book::Configuration) -> Submitted {
+fn submitted(name: &str, configuration: &connector_store::Configuration) -> Submitted {
     Submitted {
         name: Some(name.to_owned()),
         properties: configuration.clone(),
@@ -346,16 +349,16 @@ mod tests {
         assert_eq!(read("secrets", "secrets", "password"), "inside");
         assert_eq!(read("mounted", "mounted", "password"), "inside");
         for (folder, file) in [("secrets", "out"), ("secrets/folder", "password")] {
-            let told = read("secrets", folder, file);
+            let problem = read("secrets", folder, file);
             for part in [
                 "a link leads out of the folders",
                 "to config.providers.dir.param.allowed.paths",
             ] {
-                assert!(told.contains(part), "{part}: {told}");
+                assert!(problem.contains(part), "{part}: {problem}");
             }
         }
-        let told = read("secrets", "secrets", "environment");
-        assert!(told.contains("cannot be read"), "{told}");
+        let problem = read("secrets", "secrets", "environment");
+        assert!(problem.contains("cannot be read"), "{problem}");
     }
 
     #[test]

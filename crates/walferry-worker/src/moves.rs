@@ -15,17 +15,17 @@ use crate::{
     duty::{Duty, DutyConnectors},
     neighbours::Neighbours,
     states::StateReports,
-    worker::Herd,
+    worker::ManagedConnectors,
 };
 
 /// How often it is looked whether somebody who was missed is there after all.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Makes the herd do what the group has given to this process, and releases what is asked back once its connectors have stopped. It ends when the
+/// Makes the connectors do what the group has given to this process, and releases what is asked back once its connectors have stopped. It ends when the
 /// membership is lost.
 ///
 /// Where the owner of connectors is gone and the group has not noticed it yet, this process may be their deputy ([`Deputies`]).
-pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateReports>) {
+pub async fn follow(membership: &Membership, connectors: ManagedConnectors, states: Option<StateReports>) {
     let (mut share, mut view) = (membership.share(), membership.view());
     let (mut deputies, mut neighbours) = (Deputies::new(membership.address()), Neighbours::default());
     loop {
@@ -40,17 +40,20 @@ pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateRep
             deputies.own(&now.held.partitions);
             neighbours.watch(deputies.addresses());
             membership.look_closely(deputies.miss_somebody());
-            let (duty, before) = (Duty::of(&now, seen).with_deputy(deputies.partitions()), herd.duty());
+            let (duty, before) = (
+                Duty::of(&now, seen).with_deputy(deputies.partitions()),
+                connectors.duty(),
+            );
             if before != duty {
                 if (before.leads, &before.runs) != (duty.leads, &duty.runs) {
                     tell(&duty);
                 }
-                tell_of_deputy(&herd, &before, &duty);
-                herd.assign(duty).await;
+                tell_of_deputy(&connectors, &before, &duty);
+                connectors.assign(duty).await;
             }
             if !now.leaving.is_empty() {
                 // Meanwhile, the brokers ask for nothing more. What they give is only given after this release.
-                release(membership, &herd, states.as_ref(), &now).await;
+                release(membership, &connectors, states.as_ref(), &now).await;
                 continue;
             }
         }
@@ -65,11 +68,16 @@ pub async fn follow(membership: &Membership, herd: Herd, states: Option<StateRep
 }
 
 /// Waits until nothing runs any more that this process is not to run, and gives it up.
-async fn release(membership: &Membership, herd: &Herd, states: Option<&StateReports>, share: &Share) {
-    let duty = herd.duty();
+async fn release(
+    membership: &Membership,
+    connectors: &ManagedConnectors,
+    states: Option<&StateReports>,
+    share: &Share,
+) {
+    let duty = connectors.duty();
     // The group waits for what this process has owned. What it runs as a deputy, it does not have.
-    let is_leaving = |name: &str| !duty.works_for(name) && !herd.was_deputy(name);
-    let statuses = herd.supervisor().statuses();
+    let is_leaving = |name: &str| !duty.works_for(name) && !connectors.was_deputy(name);
+    let statuses = connectors.supervisor().statuses();
     let leaving: Vec<String> = statuses
         .iter()
         .filter(|status| is_leaving(&status.name))
@@ -77,7 +85,7 @@ async fn release(membership: &Membership, herd: &Herd, states: Option<&StateRepo
         .collect();
     let mut changes = membership.share();
     tokio::select! {
-        () = herd.supervisor().gone(is_leaving) => {}
+        () = connectors.supervisor().gone(is_leaving) => {}
         // It took too long, or the brokers have forgotten this process.
         _ = changes.wait_for(|share| share.standing == Standing::Lost) => return,
     }
@@ -96,8 +104,8 @@ async fn release(membership: &Membership, herd: &Herd, states: Option<&StateRepo
 }
 
 /// Says for which connectors this process becomes or ends to be the deputy.
-fn tell_of_deputy(herd: &Herd, before: &Duty, duty: &Duty) {
-    for name in herd.names() {
+fn tell_of_deputy(connectors: &ManagedConnectors, before: &Duty, duty: &Duty) {
+    for name in connectors.names() {
         match (before.is_deputy(&name), duty.is_deputy(&name)) {
             (false, true) => info!(
                 connector = name,

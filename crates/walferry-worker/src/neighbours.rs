@@ -69,11 +69,11 @@ impl Neighbours {
     /// Watches these URLs, and no others any more.
     pub(crate) fn watch(&mut self, addresses: BTreeSet<String>) {
         self.watched.retain(|address, task| {
-            let stays = addresses.contains(address);
-            if !stays {
+            let is_wanted = addresses.contains(address);
+            if !is_wanted {
                 task.abort();
             }
-            stays
+            is_wanted
         });
         for address in addresses {
             if self.watched.len() >= MOST || self.watched.contains_key(&address) {

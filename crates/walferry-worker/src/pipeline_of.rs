@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     /// All that reading a file tells, with one text as the value of each option of a class, or of each of several properties.
-    fn told(pairs: impl IntoIterator<Item = (String, String)>, worker: &Worker) -> String {
+    fn printed_findings(pairs: impl IntoIterator<Item = (String, String)>, worker: &Worker) -> String {
         let submitted = Submitted {
             name: Some("c".to_owned()),
             properties: pairs.into_iter().collect(),
@@ -391,19 +391,25 @@ mod tests {
                 cases.push((prefix.to_owned(), pairs.to_vec()));
             }
             for (case, pairs) in cases {
-                let told = told(pairs, &Worker::default());
-                assert!(!told.contains("hunter2"), "{case}, {text}: {told}");
+                let printed = printed_findings(pairs, &Worker::default());
+                assert!(!printed.contains("hunter2"), "{case}, {text}: {printed}");
             }
             for prefix in ["", "producer.", "admin."] {
                 let pairs = client.map(|property| (format!("{prefix}{property}"), text.to_owned()));
                 let (worker, findings) = worker_of(pairs.to_vec());
-                let told = format!("{findings:?}{}", told([], &worker.unwrap_or_default()));
-                assert!(!told.contains("hunter2"), "{prefix} of the worker, {text}: {told}");
+                let printed = format!("{findings:?}{}", printed_findings([], &worker.unwrap_or_default()));
+                assert!(
+                    !printed.contains("hunter2"),
+                    "{prefix} of the worker, {text}: {printed}"
+                );
             }
             for property in ["key.converter", "value.converter", "header.converter"] {
                 let (worker, findings) = worker_of(vec![(property.to_owned(), text.to_owned())]);
-                let told = format!("{findings:?}{:?}", worker.map(|worker| unknown_converters(&worker)));
-                assert!(!told.contains("hunter2"), "{property} of the worker, {text}: {told}");
+                let printed = format!("{findings:?}{:?}", worker.map(|worker| unknown_converters(&worker)));
+                assert!(
+                    !printed.contains("hunter2"),
+                    "{property} of the worker, {text}: {printed}"
+                );
             }
         }
     }

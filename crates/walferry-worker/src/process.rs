@@ -173,7 +173,7 @@ impl PasswordRefusals {
 }
 
 /// What a run of a connector does.
-enum ConnectorTask {
+enum PreparedConnector {
     Stream(Box<assemble::Assembled>),
     Relay(Box<assemble::AssembledRelay>),
 }
@@ -268,28 +268,28 @@ impl RunSettings {
             let task = match loaded.connector.relay {
                 Some(_) => {
                     let relay = assemble::relay(&loaded, &self.offsets, &share, self.status.clone())?;
-                    ConnectorTask::Relay(Box::new(relay))
+                    PreparedConnector::Relay(Box::new(relay))
                 }
                 None => {
                     let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
-                    ConnectorTask::Stream(Box::new(connector))
+                    PreparedConnector::Stream(Box::new(connector))
                 }
             };
             Ok((loaded, task, place))
         });
-        let told = target.clone();
+        let last_target = target.clone();
         let (what, ended) = match assembled {
             Ok((loaded, task, _place)) => {
                 let ended = match task {
-                    ConnectorTask::Stream(connector) => self.live(&loaded, *connector, target),
-                    ConnectorTask::Relay(relay) => self.relay(*relay, target),
+                    PreparedConnector::Stream(connector) => self.live(&loaded, *connector, target),
+                    PreparedConnector::Relay(relay) => self.relay(*relay, target),
                 };
                 (format!("connector {name:?} has stopped"), ended)
             }
             Err(failure) => (format!("connector {name:?} did not start"), Err(failure)),
         };
         match &ended {
-            Ok(()) if *told.borrow() == TargetState::Abandoned => {
+            Ok(()) if *last_target.borrow() == TargetState::Abandoned => {
                 info!("connector ended at once: another process may work for it, and sends again what was under way");
             }
             Ok(()) => info!("connector stopped: everything delivered is stored and confirmed"),
@@ -343,12 +343,12 @@ impl RunSettings {
             Ok(runtime) => runtime,
             Err(failure) => return Some(Err(failure)),
         };
-        let (told, loaded) = oneshot::channel();
+        let (sender, loaded) = oneshot::channel();
         let (load, span) = (self.load.clone(), tracing::Span::current());
         let loading = thread::Builder::new().name("configuration".into()).spawn(move || {
             let _span = span.entered();
             // The run may have ended meanwhile.
-            drop(told.send(load()));
+            drop(sender.send(load()));
         });
         let loading = match loading {
             Ok(loading) => loading,

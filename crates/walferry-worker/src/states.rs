@@ -13,7 +13,7 @@ use walferry_admin::{connect_status, connectors::Connectors as _, manager::Conne
 use walferry_engine::{Failure, WantedState, status::Phase};
 use walferry_kafka::connect::{StateLog, StateRecords, StatusKey, first_seen_ms, state_record, topic_record};
 
-use crate::{duty::Duty, vital::spawn_vital, worker::Herd};
+use crate::{duty::Duty, vital::spawn_vital, worker::ManagedConnectors};
 
 /// How often states are compared.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const LAST_STATES: Duration = Duration::from_secs(5);
 
 /// Writes each state that has changed.
 pub struct StateWriter {
-    herd: Herd,
+    connectors: ManagedConnectors,
     log: Arc<StateLog>,
     /// The content of the topic, with what other workers have written.
     read: watch::Receiver<Arc<StateRecords>>,
@@ -30,8 +30,8 @@ pub struct StateWriter {
     /// `topic.tracking.enable`. If it is off, records about topics stay as they are, as in Connect.
     tracks_topics: bool,
     /// What the topic has of the connectors that this process runs. `null` stands for a state that an earlier owner has left.
-    told: StateRecords,
-    /// What `told` is about.
+    published: StateRecords,
+    /// What `published` is about.
     duty: Duty,
     /// Whether the last records were written. If not, the log says so once.
     is_written: bool,
@@ -78,19 +78,19 @@ impl StateWriterTask {
 impl StateWriter {
     /// Makes a state writer. `read` is what the topic has. Connectors of other classes are left alone.
     pub fn new(
-        herd: Herd,
+        connectors: ManagedConnectors,
         log: Arc<StateLog>,
         read: watch::Receiver<Arc<StateRecords>>,
         worker_id: String,
         tracks_topics: bool,
     ) -> Self {
         Self {
-            herd,
+            connectors,
             log,
             read,
             worker_id,
             tracks_topics,
-            told: StateRecords::new(),
+            published: StateRecords::new(),
             duty: Duty::none(),
             is_written: true,
         }
@@ -127,12 +127,12 @@ impl StateWriter {
 
     /// Takes over the records of connectors that this process runs from now on, and leaves those of others to them.
     fn take_over(&mut self) {
-        let duty = self.herd.duty();
+        let duty = self.connectors.duty();
         if duty == self.duty {
             return;
         }
-        self.told.retain(|subject, _| duty.has(subject.connector()));
-        let others = self.herd.names_of_others();
+        self.published.retain(|subject, _| duty.has(subject.connector()));
+        let others = self.connectors.names_of_others();
         let read = self.read.borrow().clone();
         for (subject, record) in read.iter() {
             let name = subject.connector();
@@ -141,11 +141,15 @@ impl StateWriter {
             }
             match subject {
                 StatusKey::Topic(_, topic) if self.tracks_topics => {
-                    self.herd.active_topics().remember(name, topic, first_seen_ms(record));
-                    self.told.insert(subject.clone(), record.clone());
+                    self.connectors
+                        .active_topics()
+                        .remember(name, topic, first_seen_ms(record));
+                    self.published.insert(subject.clone(), record.clone());
                 }
                 StatusKey::Topic(..) => {}
-                StatusKey::Connector(_) | StatusKey::Task(..) => drop(self.told.insert(subject.clone(), Json::Null)),
+                StatusKey::Connector(_) | StatusKey::Task(..) => {
+                    drop(self.published.insert(subject.clone(), Json::Null))
+                }
             }
         }
         self.duty = duty;
@@ -155,22 +159,22 @@ impl StateWriter {
     fn now(&self) -> StateRecords {
         let mut now = StateRecords::new();
         let names = self.names();
-        let statuses = self.herd.supervisor().statuses();
+        let statuses = self.connectors.supervisor().statuses();
         // A connector that is being removed has no state any more.
         for status in statuses.iter().filter(|status| names.contains(&status.name)) {
-            let shown = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
+            let body = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
             now.insert(
                 StatusKey::Connector(status.name.clone()),
-                state_record(&shown["connector"]),
+                state_record(&body["connector"]),
             );
-            for task in shown["tasks"].as_array().into_iter().flatten() {
+            for task in body["tasks"].as_array().into_iter().flatten() {
                 let number = task["id"].as_u64().unwrap_or_default();
                 now.insert(StatusKey::Task(status.name.clone(), number), state_record(task));
             }
-            self.herd.active_topics().look(status);
+            self.connectors.active_topics().look(status);
         }
         // A connector that is about to start keeps the states of the last process until then.
-        for (subject, record) in &self.told {
+        for (subject, record) in &self.published {
             let name = subject.connector();
             let is_state = !matches!(subject, StatusKey::Topic(..));
             if is_state && names.contains(name) && !statuses.iter().any(|status| status.name == name) {
@@ -185,12 +189,12 @@ impl StateWriter {
 
     /// The connectors that this process runs, or would run if it is to.
     fn names(&self) -> BTreeSet<String> {
-        let names = self.herd.names().into_iter();
+        let names = self.connectors.names().into_iter();
         names.filter(|name| self.duty.has(name)).collect()
     }
 
     fn topics_of(&self, name: &str) -> Vec<(StatusKey, Json)> {
-        let topics = self.herd.active_topics().of(name).into_iter();
+        let topics = self.connectors.active_topics().of(name).into_iter();
         let records = topics.map(|(topic, first_seen_ms)| {
             let record = topic_record(name, &topic, first_seen_ms);
             (StatusKey::Topic(name.to_owned(), topic), record)
@@ -202,8 +206,8 @@ impl StateWriter {
     async fn write(&mut self, now: StateRecords) {
         let changed = now
             .iter()
-            .filter(|(subject, record)| self.told.get(subject) != Some(record));
-        let gone = self.told.keys().filter(|subject| !now.contains_key(subject));
+            .filter(|(subject, record)| self.published.get(subject) != Some(record));
+        let gone = self.published.keys().filter(|subject| !now.contains_key(subject));
         let changes: Vec<(&StatusKey, Option<&Json>)> = changed
             .map(|(subject, record)| (subject, Some(record)))
             .chain(gone.map(|subject| (subject, None)))
@@ -219,8 +223,8 @@ impl StateWriter {
                 Err(failure) => Err(failure),
             };
             match (written, record) {
-                (Ok(()), Some(record)) => drop(self.told.insert(subject, record)),
-                (Ok(()), None) => drop(self.told.remove(&subject)),
+                (Ok(()), Some(record)) => drop(self.published.insert(subject, record)),
+                (Ok(()), None) => drop(self.published.remove(&subject)),
                 (Err(why), _) => failure = Some(why),
             }
         }
@@ -240,28 +244,29 @@ impl StateWriter {
     pub async fn tell_end(mut self) {
         let mut last = StateRecords::new();
         let names = self.names();
-        let statuses = self.herd.supervisor().statuses();
+        let statuses = self.connectors.supervisor().statuses();
         for status in statuses.iter().filter(|status| names.contains(&status.name)) {
             let failed_task = matches!(status.phase(), Phase::Failed(_)).then(|| {
-                let shown = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
-                state_record(&shown["tasks"][0])
+                let body = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
+                state_record(&body["tasks"][0])
             });
             last.extend(self.unassigned(&status.name, failed_task));
-            self.herd.active_topics().look(status);
+            self.connectors.active_topics().look(status);
         }
         if self.tracks_topics {
             last.extend(names.iter().flat_map(|name| self.topics_of(name)));
         }
-        // The answer to what was sent last may still be missing, so both states are written, whatever was told.
-        self.told.retain(|subject, _| matches!(subject, StatusKey::Topic(..)));
+        // The answer to what was sent last may still be missing, so both states are written, whatever was published.
+        self.published
+            .retain(|subject, _| matches!(subject, StatusKey::Topic(..)));
         self.write_last(last).await;
     }
 
     /// Says the same of connectors that have stopped here and move to another worker. One that has failed starts again there, as in Connect.
     async fn tell_moved(&mut self, names: &[String]) {
         self.take_over();
-        let known: BTreeSet<String> = self.herd.names().into_iter().collect();
-        let mut last = self.told.clone();
+        let known: BTreeSet<String> = self.connectors.names().into_iter().collect();
+        let mut last = self.published.clone();
         // One that was removed meanwhile has no state any more.
         for name in names.iter().filter(|name| known.contains(*name)) {
             last.extend(self.unassigned(name, None));
@@ -271,7 +276,7 @@ impl StateWriter {
         }
         self.write_last(last).await;
         let duty = self.duty.clone();
-        self.told.retain(|subject, _| duty.has(subject.connector()));
+        self.published.retain(|subject, _| duty.has(subject.connector()));
     }
 
     /// The states of a connector that nobody runs. One that is stopped has no task.
@@ -281,7 +286,7 @@ impl StateWriter {
         }));
         let task = match failed_task {
             Some(failed) => Some(failed),
-            None if self.herd.target(name) == Some(WantedState::Stopped) => None,
+            None if self.connectors.target(name) == Some(WantedState::Stopped) => None,
             None => Some(unassigned.clone()),
         };
         let task = task.map(|record| (StatusKey::Task(name.to_owned(), 0), record));

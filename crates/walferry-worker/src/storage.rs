@@ -3,21 +3,21 @@
 use std::{path::Path, sync::Arc};
 
 use tokio::sync::{Notify, watch};
-use walferry_engine::{Failure, book::Book as _};
+use walferry_engine::{Failure, connector_store::ConnectorStore as _};
 use walferry_kafka::connect::{Membership, OffsetLog, StateLog, StateRecords};
-use walferry_offset::FileBook;
+use walferry_offset::FileConnectorStore;
 
 use crate::{
     follower::Follower,
     member::Joined,
     topics,
     vital::spawn_vital,
-    worker::{BookChoice, OpenBook},
+    worker::{OpenStore, StoreChoice},
 };
 
 /// Where a process keeps its state.
 pub struct Storage {
-    pub book: BookChoice,
+    pub store: StoreChoice,
     pub offsets: Option<OffsetLog>,
     /// With topics, this process is one of several workers.
     pub shared: Option<SharedStorage>,
@@ -29,13 +29,13 @@ pub struct SharedStorage {
     pub states: Arc<StateLog>,
     /// The content of the status topic.
     pub read_states: watch::Receiver<Arc<StateRecords>>,
-    /// Told when others have written the book.
-    pub book_changed: Arc<Notify>,
+    /// Told when others have written the store.
+    pub configs_changed: Arc<Notify>,
     pub follower: Follower,
 }
 
 impl Storage {
-    /// Where the book, the offsets and the states are: in Connect's topics, if this process is a member of their workers, or else in files.
+    /// Where the store, the offsets and the states are: in Connect's topics, if this process is a member of their workers, or else in files.
     pub fn open(joined: Option<Joined>, data_dir: &Path, is_worker: bool) -> Result<Self, Failure> {
         let Some(Joined {
             membership,
@@ -44,24 +44,30 @@ impl Storage {
         }) = joined
         else {
             return Ok(Self {
-                book: shelf(data_dir, is_worker)?,
+                store: open_store(data_dir, is_worker)?,
                 offsets: None,
                 shared: None,
             });
         };
         spawn_vital(topics::tell_of_connect(topics.clone()));
-        let (states, book_changed) = (Arc::new(opened.states), Arc::new(Notify::new()));
-        let told = watch::Sender::new(Arc::new(opened.read_states.clone()));
-        let read_states = told.subscribe();
-        let follower = Follower::start(topics, states.clone(), opened.read_states, told, book_changed.clone())?;
+        let (states, configs_changed) = (Arc::new(opened.states), Arc::new(Notify::new()));
+        let sender = watch::Sender::new(Arc::new(opened.read_states.clone()));
+        let read_states = sender.subscribe();
+        let follower = Follower::start(
+            topics,
+            states.clone(),
+            opened.read_states,
+            sender,
+            configs_changed.clone(),
+        )?;
         Ok(Self {
-            book: Ok(opened.book),
+            store: Ok(opened.store),
             offsets: Some(opened.offsets),
             shared: Some(SharedStorage {
                 membership,
                 states,
                 read_states,
-                book_changed,
+                configs_changed,
                 follower,
             }),
         })
@@ -69,12 +75,12 @@ impl Storage {
 }
 
 /// Where connectors of the REST API are kept. A process whose connectors come from files can run without it.
-fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Failure> {
-    match FileBook::open(data_dir) {
-        Ok(mut book) => {
-            let entries = book.entries();
-            Ok(Ok(OpenBook {
-                book: Box::new(book),
+fn open_store(data_dir: &Path, is_worker: bool) -> Result<StoreChoice, Failure> {
+    match FileConnectorStore::open(data_dir) {
+        Ok(mut store) => {
+            let entries = store.entries();
+            Ok(Ok(OpenStore {
+                store: Box::new(store),
                 entries: entries?,
             }))
         }

@@ -405,8 +405,8 @@ mod tests {
                         TargetState::Paused => work.status.set_phase(Phase::Paused),
                         TargetState::Running => work.status.set_phase(Phase::Streaming),
                     }
-                    let told = work.fails.lock().unwrap().take();
-                    match told {
+                    let order = work.fails.lock().unwrap().take();
+                    match order {
                         Some("panic") => {
                             work.now.fetch_sub(1, Relaxed);
                             panic!("as it was told to");
@@ -582,8 +582,8 @@ mod tests {
         old.set_phase(Phase::Streaming);
         let new = Work::new("a");
         supervisor.replace(new.status.clone(), new.body()).unwrap();
-        let shown = supervisor.statuses();
-        assert!(shown.len() == 1 && Arc::ptr_eq(&shown[0], &new.status));
+        let statuses = supervisor.statuses();
+        assert!(statuses.len() == 1 && Arc::ptr_eq(&statuses[0], &new.status));
         assert_eq!(new.status.phase(), Phase::Starting);
         // The old run delivers what it has read. Only then the new one begins.
         assert_eq!((runs.load(Relaxed), new.runs.load(Relaxed)), (1, 0));

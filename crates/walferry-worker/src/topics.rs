@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
-use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
-use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicBook};
+use walferry_engine::{Disposition, Failure, Kind, Pauses, connector_store::ConnectorStore as _};
+use walferry_kafka::connect::{ConnectTopics, GroupView, OffsetLog, StateLog, StateRecords, TopicConnectorStore};
 
-use crate::worker::OpenBook;
+use crate::worker::OpenStore;
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
 const CONNECT_ENDS: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that a worker keeps in Connect's topics.
 pub(crate) struct WorkerTopics {
-    pub book: OpenBook,
+    pub store: OpenStore,
     pub offsets: OffsetLog,
     pub states: StateLog,
     /// What the status topic has.
@@ -77,16 +77,16 @@ pub(crate) async fn open(
         move || {
             // A Connect may have been started while this process waited for its turn.
             topics.refuse_beside_connect()?;
-            let mut book = TopicBook::open(&topics, is_ours)?;
-            let entries = book.entries()?;
+            let mut store = TopicConnectorStore::open(&topics, is_ours)?;
+            let entries = store.entries()?;
             let states = StateLog::open(&topics)?;
             let read_states = states.read()?;
-            let book = OpenBook {
-                book: Box::new(book),
+            let store = OpenStore {
+                store: Box::new(store),
                 entries,
             };
             Ok(WorkerTopics {
-                book,
+                store,
                 offsets: OffsetLog::open(&topics)?,
                 states,
                 read_states,
@@ -94,7 +94,7 @@ pub(crate) async fn open(
         }
     };
     let opened = patiently(open, standby).await?;
-    for (name, class) in opened.book.book.others() {
+    for (name, class) in opened.store.store.others() {
         warn!(
             connector = name,
             class, "Connect's topics contain a connector of another class: it is not changed and does not run here"
@@ -152,14 +152,14 @@ pub fn reading(topics: &ConnectTopics) -> StandbyStage {
 /// Warns, for ever, while Kafka Connect's workers use the same topics. They may have been started by mistake, and do not check for
 /// Walferry.
 pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         sleep(LOOK_FOR_CONNECT).await;
         let topics = topics.clone();
         match spawn_blocking(move || topics.refuse_beside_connect()).await {
-            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && told => {}
+            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && is_reported => {}
             Ok(Err(failure)) if failure.kind == Kind::ConnectRuns => {
-                told = true;
+                is_reported = true;
                 warn!(
                     code = failure.code(),
                     reason = failure.to_string(),
@@ -167,7 +167,7 @@ pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
                     "Kafka Connect was started on the topics that Walferry uses"
                 );
             }
-            Ok(Ok(())) => told = false,
+            Ok(Ok(())) => is_reported = false,
             // Kafka cannot be asked now.
             _ => {}
         }
@@ -182,20 +182,20 @@ where
     F: FnMut() -> W,
     W: FnOnce() -> Result<T, Failure> + Send + 'static,
 {
-    let (mut told, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
+    let (mut reported, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
     loop {
         let done = spawn_blocking(work()).await;
         let done = done.unwrap_or_else(|error| Err(Failure::retry(Kind::NoThread, error.to_string())));
         match done {
             Ok(done) => {
-                if told.is_some() {
+                if reported.is_some() {
                     info!("Connect's topics can be used now");
                 }
                 return Ok(done);
             }
             Err(failure) if failure.disposition != Disposition::Retry => return Err(failure),
             Err(failure) => {
-                if told.replace(failure.kind) != Some(failure.kind) {
+                if reported.replace(failure.kind) != Some(failure.kind) {
                     warn!(
                         code = failure.code(),
                         error = %failure,
@@ -240,18 +240,18 @@ mod tests {
         let standby = Standby::new(StandbyStage::Waiting(
             "This process is waiting for its turn.".to_owned(),
         ));
-        let (counts, shown) = (tries.clone(), standby.clone());
+        let (counts, state) = (tries.clone(), standby.clone());
         let work = move || {
-            let (counts, shown) = (counts.clone(), shown.clone());
+            let (counts, state) = (counts.clone(), state.clone());
             move || match counts.fetch_add(1, SeqCst) {
                 0 => Err(Failure::retry(Kind::Unreachable, "no broker answers")),
-                _ => Ok(shown.why()),
+                _ => Ok(state.why()),
             }
         };
-        let shown = block_on(patiently(work, &standby)).expect("it tries again");
+        let reason = block_on(patiently(work, &standby)).expect("it tries again");
         assert!(
-            shown.contains("no broker answers") && shown.contains("waiting"),
-            "{shown}"
+            reason.contains("no broker answers") && reason.contains("waiting"),
+            "{reason}"
         );
         assert_eq!(tries.load(SeqCst), 2);
         // What nobody can mend by waiting ends it.

@@ -2,21 +2,23 @@
 //!
 //! Three things own what belongs to a connector, and each change goes through them in this order:
 //!
-//! 1. One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. It answers a request only after the
-//!    change is durable, and then puts it into `connectors`, which everybody reads: the configuration with its version, and the wanted state.
-//! 2. Each connector has a task, its *keeper*, which is told the version that is to run. It reads that configuration, which may hang in a config
+//! 1. One task, the *config writer*, writes the store, so that each request sees the changes of the earlier ones. It answers a request only
+//!    after the change is durable, and then puts it into `connectors`, which everybody reads: the configuration with its version, and the wanted
+//!    state.
+//! 2. Each connector has a *connector task*, which is sent the version that is to run. It reads that configuration, which may hang in a config
 //!    provider, and hands it to the supervisor. A newer version interrupts it. So a connector that starts or ends slowly delays no other.
 //! 3. The [`Supervisor`] has the runs. It ends the one with an older configuration in order before it begins the next, so there is never a
 //!    second run beside the first.
 //!
-//! Where several workers share the connectors, the book is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
-//! and whether it is the one that writes the book. A keeper is told to end a connector that another worker runs from now on, as if it had been
-//! removed. What others write comes to the clerk when it reads the book again.
+//! Where several workers share the connectors, the store is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
+//! and whether it is the one that writes the store. A connector task is told to end a connector that another worker runs from now on, as if it
+//! had been removed. What others write comes to the config writer when it reads the store again.
 //!
-//! A wanted state takes a shorter way: the clerk writes it and tells the supervisor. A keeper that is about to start the connector reads it
-//! afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between the two.
+//! A wanted state takes a shorter way: the config writer writes it and tells the supervisor. A connector task that is about to start the
+//! connector reads it afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between
+//! the two.
 
-mod keeper;
+mod connector_task;
 mod offsets;
 mod plugins;
 mod snapshots;
@@ -45,7 +47,7 @@ use walferry_admin::manager::{
 use walferry_config::Worker;
 use walferry_engine::{
     DeputyRole, Disposition, Exit, Failure, Kind, WantedState,
-    book::{Book, BookEntry, Configuration},
+    connector_store::{Configuration, ConnectorEntry, ConnectorStore},
     status::{Execute, Status},
 };
 
@@ -56,12 +58,12 @@ use crate::{
     stores::Offsets, supervisor::Supervisor,
 };
 
-/// Pause before the book is written again.
+/// Pause before the store is written again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// All connectors of the process. Clones share them.
 #[derive(Clone)]
-pub struct Herd(Arc<Inner>);
+pub struct ManagedConnectors(Arc<Inner>);
 
 pub(crate) struct Inner {
     pub supervisor: Supervisor,
@@ -71,15 +73,16 @@ pub(crate) struct Inner {
     pub output: WorkerOutput,
     connectors: Mutex<BTreeMap<String, Connector>>,
     active_topics: ActiveTopics,
-    /// Names and classes of connectors in the book that no Walferry runs.
+    /// Names and classes of connectors in the store that no Walferry runs.
     others: Mutex<BTreeMap<String, String>>,
-    /// Which connectors this process runs, and whether it writes the book.
+    /// Which connectors this process runs, and whether it writes the store.
     duty: watch::Sender<Duty>,
-    /// For each connector that was run here, whether its run is one of a deputy. It stays one until this process owns the connector.
+    /// For each connector that was run here, whether its run is, or was last, a deputy's. It becomes false when this process owns the
+    /// connector, and not when the run ends.
     deputies: Mutex<BTreeMap<String, watch::Sender<bool>>>,
     /// What the status topic has of all connectors, if several workers share them.
     states: Option<watch::Receiver<Arc<StateRecords>>>,
-    commands: mpsc::UnboundedSender<ClerkCommand>,
+    commands: mpsc::UnboundedSender<ConfigCommand>,
     /// How many connectors share the memory in flight.
     pub share: watch::Sender<usize>,
     /// The room for what they have in flight, if it is limited for all together.
@@ -92,8 +95,8 @@ struct Connector {
     configuration: Configuration,
     target: WantedState,
     origin: ConnectorOrigin,
-    /// Whether the book has a connector of this name.
-    is_in_book: bool,
+    /// Whether the store has a connector of this name.
+    is_stored: bool,
     /// The version of the configuration.
     version: u64,
 }
@@ -108,7 +111,7 @@ enum ConnectorOrigin {
 }
 
 /// A change to make, and the channel for its result.
-enum ClerkCommand {
+enum ConfigCommand {
     Put(
         String,
         Configuration,
@@ -120,43 +123,43 @@ enum ClerkCommand {
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
     AlterOffsets(offsets::OffsetChange, oneshot::Sender<Result<(), Refused>>),
     Assign(Duty, oneshot::Sender<Result<(), Refused>>),
-    /// Reads what others have written into the book.
+    /// Reads what others have written into the store.
     CatchUp(oneshot::Sender<Result<(), Refused>>),
-    /// Changes nothing. The answer shows that the clerk works.
+    /// Changes nothing. The answer shows that the config writer works.
     Answer(oneshot::Sender<Result<(), Refused>>),
 }
 
-/// A book, and the connectors in it when it was opened.
-pub struct OpenBook {
-    pub book: Box<dyn Book>,
-    pub entries: Vec<BookEntry>,
+/// A store, and the connectors in it when it was opened.
+pub struct OpenStore {
+    pub store: Box<dyn ConnectorStore>,
+    pub entries: Vec<ConnectorEntry>,
 }
 
-/// The book, or the reason why there is none.
-pub(crate) type BookChoice = Result<OpenBook, String>;
+/// The store, or the reason why there is none.
+pub(crate) type StoreChoice = Result<OpenStore, String>;
 
-impl fmt::Debug for Herd {
+impl fmt::Debug for ManagedConnectors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.lock().keys()).finish()
     }
 }
 
-/// What a herd needs to start.
-pub struct HerdParts {
+/// What the worker's connectors need to start.
+pub struct WorkerParts {
     pub worker: Worker,
     pub bootstrap_servers: String,
     pub offsets: Offsets,
     pub loaded: Vec<Loaded>,
     pub output: WorkerOutput,
     /// `None`: this process alone has its connectors.
-    pub shared: Option<SharedBook>,
+    pub shared: Option<SharedStore>,
 }
 
 /// What several workers have in common.
-pub struct SharedBook {
+pub struct SharedStore {
     /// What this one has to do at the start.
     pub duty: Duty,
-    /// Told when others have written the book.
+    /// Told when others have written the store.
     pub changed: Arc<Notify>,
     /// The content of the status topic.
     pub states: watch::Receiver<Arc<StateRecords>>,
@@ -173,10 +176,10 @@ pub struct WorkerOutput {
 /// Makes what shows the progress of a connector.
 pub type ShowProgress = Arc<dyn Fn(Arc<Status>) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
 
-pub struct ClerkTask(JoinHandle<()>);
+pub struct ConfigWriterTask(JoinHandle<()>);
 
-impl ClerkTask {
-    /// Waits until the clerk has ended, which only a bug can cause. Without a clerk nothing can be changed, so the process has to end.
+impl ConfigWriterTask {
+    /// Waits until the config writer has ended, which only a bug can cause. Without a config writer nothing can be changed, so the process has to end.
     pub async fn ended(&mut self) -> Failure {
         let how = match (&mut self.0).await {
             Ok(()) => "has ended",
@@ -191,35 +194,35 @@ impl ClerkTask {
     }
 }
 
-impl Herd {
-    /// Starts the connectors of files and of the book. It must be called within a set of local tasks, and lives as long as these.
+impl ManagedConnectors {
+    /// Starts the connectors of files and of the store. It must be called within a set of local tasks, and lives as long as these.
     ///
-    /// If a file and the book have a connector of the same name, the file's configuration overwrites the one in the book, as with the files
+    /// If a file and the store have a connector of the same name, the file's configuration overwrites the one in the store, as with the files
     /// of a standalone worker. The wanted state stays.
     ///
     /// # Errors
-    /// A file has the name of a connector in the book that this process must not change.
-    pub fn start(beginning: HerdParts, shelf: BookChoice) -> Result<(Self, ClerkTask), Failure> {
+    /// A file has the name of a connector in the store that this process must not change.
+    pub fn start(beginning: WorkerParts, store: StoreChoice) -> Result<(Self, ConfigWriterTask), Failure> {
         let (commands, received) = mpsc::unbounded_channel();
         let (changed, states, duty) = match beginning.shared {
             Some(shared) => (Some(shared.changed), Some(shared.states), shared.duty),
             None => (None, None, Duty::alone()),
         };
-        let (shelf, entries) = match shelf {
-            Ok(OpenBook { book, entries }) => (Ok(book), entries),
+        let (store, entries) = match store {
+            Ok(OpenStore { store, entries }) => (Ok(store), entries),
             Err(why) => (Err(why), Vec::new()),
         };
-        let others = shelf.as_ref().map_or_else(|_| Vec::new(), |book| book.others());
-        let (connectors, overwritten) = gather(beginning.loaded, entries, &others)?;
-        let herd = Self(Arc::new(Inner {
+        let others = store.as_ref().map_or_else(|_| Vec::new(), |store| store.others());
+        let (gathered, overwritten) = gather(beginning.loaded, entries, &others)?;
+        let connectors = Self(Arc::new(Inner {
             supervisor: Supervisor::default(),
             room: Room::of(beginning.worker.in_flight_max_bytes),
             worker: beginning.worker,
             bootstrap_servers: beginning.bootstrap_servers,
             offsets: beginning.offsets,
             output: beginning.output,
-            share: watch::Sender::new(connectors.keys().filter(|name| duty.works_for(name)).count()),
-            connectors: Mutex::new(connectors),
+            share: watch::Sender::new(gathered.keys().filter(|name| duty.works_for(name)).count()),
+            connectors: Mutex::new(gathered),
             active_topics: ActiveTopics::default(),
             others: Mutex::new(others.into_iter().collect()),
             duty: watch::Sender::new(duty),
@@ -227,18 +230,18 @@ impl Herd {
             states,
             commands,
         }));
-        let clerk = Clerk {
-            herd: herd.clone(),
-            shelf: shelf.map(|book| Arc::new(Mutex::new(book))),
+        let config_writer = ConfigWriter {
+            connectors: connectors.clone(),
+            store: store.map(|store| Arc::new(Mutex::new(store))),
             slots: SlotLooks::default(),
-            keepers: BTreeMap::new(),
+            connector_tasks: BTreeMap::new(),
             version: 0,
             overwritten,
             changed,
             is_current: false,
             is_read: true,
         };
-        Ok((herd, ClerkTask(spawn_local(clerk.work(received)))))
+        Ok((connectors, ConfigWriterTask(spawn_local(config_writer.work(received)))))
     }
 
     pub fn supervisor(&self) -> &Supervisor {
@@ -271,8 +274,8 @@ impl Herd {
     /// Gives this process another part of the connectors. When this returns, no run begins any more of those that it has no more, but some may
     /// still end.
     pub(crate) async fn assign(&self, duty: Duty) {
-        // A clerk that has ended ends the process, too.
-        let _ = self.ask(|reply| ClerkCommand::Assign(duty, reply)).await;
+        // A config writer that has ended ends the process, too.
+        let _ = self.ask(|reply| ConfigCommand::Assign(duty, reply)).await;
     }
 
     fn deputies(&self) -> MutexGuard<'_, BTreeMap<String, watch::Sender<bool>>> {
@@ -283,10 +286,10 @@ impl Herd {
     pub(crate) fn deputy_role(&self, name: &str) -> DeputyRole {
         let is_deputy = self.duty().is_deputy(name);
         let mut deputies = self.deputies();
-        let told = deputies
+        let role = deputies
             .entry(name.to_owned())
             .or_insert_with(|| watch::Sender::new(is_deputy));
-        DeputyRole::told_by(told.subscribe())
+        DeputyRole::told_by(role.subscribe())
     }
 
     /// Whether the connector was run here last as a deputy, and is not this process's own since.
@@ -356,10 +359,10 @@ impl Herd {
         self.lock().get(name).cloned()
     }
 
-    /// Passes a command to the clerk, and waits for its result.
+    /// Passes a command to the config writer, and waits for its result.
     fn ask<T: Send + 'static>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ClerkCommand,
+        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ConfigCommand,
     ) -> ManagerFuture<T> {
         let (reply, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(reply));
@@ -371,7 +374,7 @@ impl Herd {
     }
 }
 
-impl ConnectorManager for Herd {
+impl ConnectorManager for ManagedConnectors {
     fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()
     }
@@ -386,7 +389,9 @@ impl ConnectorManager for Herd {
 
     fn is_kept(&self, name: &str, configuration: &Configuration, how: &SubmitMode) -> Result<bool, Refused> {
         match (how, self.find(name)) {
-            (SubmitMode::Any | SubmitMode::Over(_), Some(connector)) if from_book(name, &connector).is_err() => {
+            (SubmitMode::Any | SubmitMode::Over(_), Some(connector))
+                if must_come_from_store(name, &connector).is_err() =>
+            {
                 let target = wanted_after(name, how.clone(), Some(&connector), configuration)?;
                 Ok(target.is_none())
             }
@@ -395,33 +400,35 @@ impl ConnectorManager for Herd {
     }
 
     fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> ManagerFuture<bool> {
-        self.ask(|reply| ClerkCommand::Put(name.to_owned(), configuration, how, reply))
+        self.ask(|reply| ConfigCommand::Put(name.to_owned(), configuration, how, reply))
     }
 
     fn remove(&self, name: &str) -> ManagerFuture<()> {
-        self.ask(|reply| ClerkCommand::Remove(name.to_owned(), reply))
+        self.ask(|reply| ConfigCommand::Remove(name.to_owned(), reply))
     }
 
     fn want(&self, name: &str, target: WantedState) -> ManagerFuture<()> {
-        self.ask(|reply| ClerkCommand::Want(name.to_owned(), target, reply))
+        self.ask(|reply| ConfigCommand::Want(name.to_owned(), target, reply))
     }
 
     fn validate(&self, configuration: Configuration) -> ManagerFuture<Validation> {
-        self.ask(|reply| ClerkCommand::Validate(configuration, reply))
+        self.ask(|reply| ConfigCommand::Validate(configuration, reply))
     }
 
     fn offsets(&self, name: &str) -> ManagerFuture<Json> {
-        let (herd, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { herd.show_offsets(&name).await })
+        let (connectors, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { connectors.show_offsets(&name).await })
     }
 
     fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> ManagerFuture<()> {
-        let (herd, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { herd.write_offsets(&name, offsets).await })
+        let (connectors, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { connectors.write_offsets(&name, offsets).await })
     }
 
     fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> ManagerFuture<RequestedSnapshot> {
-        let load = self.find(name).map(|connector| keeper::loader(self, name, &connector));
+        let load = self
+            .find(name)
+            .map(|connector| connector_task::loader(self, name, &connector));
         let load = load.ok_or_else(|| Refused::not_found(name));
         Box::pin(async move {
             let load = load?;
@@ -453,7 +460,7 @@ impl ConnectorManager for Herd {
 
     fn catch_up(&self) -> ManagerFuture<()> {
         match self.0.states {
-            Some(_) => self.ask(ClerkCommand::CatchUp),
+            Some(_) => self.ask(ConfigCommand::CatchUp),
             None => Box::pin(async { Ok(()) }),
         }
     }
@@ -486,23 +493,23 @@ impl ConnectorManager for Herd {
     }
 
     fn answers(&self) -> ManagerFuture<()> {
-        self.ask(ClerkCommand::Answer)
+        self.ask(ConfigCommand::Answer)
     }
 }
 
-/// The connectors of files and of the book, and those whose configuration in the book the file overwrites.
+/// The connectors of files and of the store, and those whose configuration in the store the file overwrites.
 fn gather(
     loaded: Vec<Loaded>,
-    entries: Vec<BookEntry>,
+    entries: Vec<ConnectorEntry>,
     others: &[(String, String)],
-) -> Result<(BTreeMap<String, Connector>, Vec<BookEntry>), Failure> {
+) -> Result<(BTreeMap<String, Connector>, Vec<ConnectorEntry>), Failure> {
     let mut connectors = BTreeMap::new();
     for entry in entries {
         let connector = Connector {
             configuration: entry.configuration,
             target: entry.target,
             origin: ConnectorOrigin::Store,
-            is_in_book: true,
+            is_stored: true,
             version: 0,
         };
         connectors.insert(entry.name, connector);
@@ -519,9 +526,9 @@ fn gather(
             let hint = "choose another name, or remove the other connector with Kafka Connect";
             return Err(Failure::stop(Kind::ConnectorsClash, what, hint));
         }
-        let kept = connectors.get(&name);
-        if let Some(kept) = kept
-            && !is_same(&kept.configuration, &loaded.configuration)
+        let stored = connectors.get(&name);
+        if let Some(stored) = stored
+            && !is_same(&stored.configuration, &loaded.configuration)
         {
             warn!(
                 connector = name,
@@ -530,17 +537,17 @@ fn gather(
                         configuration again with PUT /connectors/NAME/config",
                 "the connector's configuration in the file overwrites the one that was kept for the REST API"
             );
-            overwritten.push(BookEntry {
+            overwritten.push(ConnectorEntry {
                 name: name.clone(),
                 configuration: loaded.configuration.clone(),
-                target: kept.target,
+                target: stored.target,
             });
         }
         let connector = Connector {
             configuration: loaded.configuration.clone(),
-            target: kept.map_or(WantedState::Running, |kept| kept.target),
+            target: stored.map_or(WantedState::Running, |stored| stored.target),
             origin: ConnectorOrigin::File(loaded.file.clone(), Box::new(loaded)),
-            is_in_book: kept.is_some(),
+            is_stored: stored.is_some(),
             version: 0,
         };
         connectors.insert(name, connector);
@@ -573,12 +580,12 @@ fn wanted_after(
             }),
         ) if is_same(same, configuration) => Ok(None),
         (SubmitMode::Any, Some(connector)) => {
-            from_book(name, connector)?;
+            must_come_from_store(name, connector)?;
             Ok(Some(connector.target))
         }
         (SubmitMode::Any, None) => Ok(Some(WantedState::Running)),
         (SubmitMode::Over(before), Some(connector)) if connector.configuration == before => {
-            from_book(name, connector)?;
+            must_come_from_store(name, connector)?;
             Ok(Some(connector.target))
         }
         (SubmitMode::Over(_), Some(_)) => Err(Refused::new(
@@ -589,17 +596,17 @@ fn wanted_after(
     }
 }
 
-/// Writes the book, one change after another.
-struct Clerk {
-    herd: Herd,
-    shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
+/// Writes the store, one change after another.
+struct ConfigWriter {
+    connectors: ManagedConnectors,
+    store: Result<Arc<Mutex<Box<dyn ConnectorStore>>>, String>,
     slots: SlotLooks,
-    /// For each connector, what tells its keeper the version that is to run; `None` tells it to end. A removed connector stays in the list.
-    keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
+    /// For each connector, the sender to its connector task: the version that is to run, or `None` to end it. A removed connector stays in the list.
+    connector_tasks: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
-    /// Configurations of files that the book does not have yet.
-    overwritten: Vec<BookEntry>,
-    /// Told when others have written the book. `None`: nobody else writes it.
+    /// Configurations of files that the store does not have yet.
+    overwritten: Vec<ConnectorEntry>,
+    /// Told when others have written the store. `None`: nobody else writes it.
     changed: Option<Arc<Notify>>,
     /// Whether this process has read all that an earlier leader wrote, so that it may write now.
     is_current: bool,
@@ -607,9 +614,9 @@ struct Clerk {
     is_read: bool,
 }
 
-impl Clerk {
-    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ClerkCommand>) {
-        self.tell_keepers();
+impl ConfigWriter {
+    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ConfigCommand>) {
+        self.send_versions();
         self.overwrite().await;
         let changed = self.changed.clone();
         loop {
@@ -635,21 +642,21 @@ impl Clerk {
             };
             // The request may have ended. Then nobody needs the answer.
             match command {
-                ClerkCommand::Put(name, configuration, how, reply) => {
+                ConfigCommand::Put(name, configuration, how, reply) => {
                     drop(reply.send(self.put(name, configuration, how).await))
                 }
-                ClerkCommand::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
-                ClerkCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
-                ClerkCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
-                ClerkCommand::Answer(reply) => drop(reply.send(Ok(()))),
-                ClerkCommand::Assign(duty, reply) => {
+                ConfigCommand::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
+                ConfigCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
+                ConfigCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
+                ConfigCommand::Answer(reply) => drop(reply.send(Ok(()))),
+                ConfigCommand::Assign(duty, reply) => {
                     self.assign(duty).await;
                     drop(reply.send(Ok(())));
                 }
-                ClerkCommand::CatchUp(reply) => drop(reply.send(self.catch_up().await)),
-                ClerkCommand::Validate(configuration, reply) => {
-                    let herd = self.herd.clone();
-                    spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
+                ConfigCommand::CatchUp(reply) => drop(reply.send(self.catch_up().await)),
+                ConfigCommand::Validate(configuration, reply) => {
+                    let connectors = self.connectors.clone();
+                    spawn_local(async move { reply.send(Ok(connectors.find_errors(configuration).await)) });
                 }
             }
         }
@@ -657,26 +664,26 @@ impl Clerk {
 
     /// Takes another part of the connectors.
     async fn assign(&mut self, duty: Duty) {
-        let begins_to_lead = duty.leads && !self.herd.0.duty.borrow().leads;
+        let begins_to_lead = duty.leads && !self.connectors.0.duty.borrow().leads;
         // Nobody is told that this process leads before it has read what the last leader wrote.
         let first = Duty {
             leads: duty.leads && !begins_to_lead,
             ..duty.clone()
         };
-        self.herd.tell_deputies(&first);
-        self.herd.0.duty.send_replace(first);
-        self.herd.count();
-        self.tell_keepers();
+        self.connectors.tell_deputies(&first);
+        self.connectors.0.duty.send_replace(first);
+        self.connectors.count();
+        self.send_versions();
         if begins_to_lead {
             self.is_current = self.catch_up().await.is_ok();
-            self.herd.0.duty.send_replace(duty);
+            self.connectors.0.duty.send_replace(duty);
             self.overwrite().await;
         }
     }
 
-    /// Refuses a change if another worker writes the book. A new leader reads first what the last one wrote.
+    /// Refuses a change if another worker writes the store. A new leader reads first what the last one wrote.
     async fn lead(&mut self) -> Result<(), Refused> {
-        if !self.herd.0.duty.borrow().leads {
+        if !self.connectors.0.duty.borrow().leads {
             return Err(Refused::rebalance());
         }
         if !self.is_current {
@@ -686,17 +693,17 @@ impl Clerk {
         Ok(())
     }
 
-    /// Reads what other workers have written into the book, and does what follows from it. What this process has written is in there, too, so
+    /// Reads what other workers have written into the store, and does what follows from it. What this process has written is in there, too, so
     /// it changes nothing.
     async fn catch_up(&mut self) -> Result<(), Refused> {
         if self.changed.is_none() {
             return Ok(());
         }
-        let Ok(book) = self.shelf.clone() else { return Ok(()) };
+        let Ok(store) = self.store.clone() else { return Ok(()) };
         let read = spawn_blocking(move || {
-            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            let entries = book.entries()?;
-            Ok::<_, Failure>((entries, book.others()))
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            let entries = store.entries()?;
+            Ok::<_, Failure>((entries, store.others()))
         });
         let read = read
             .await
@@ -706,7 +713,7 @@ impl Clerk {
                 if !std::mem::replace(&mut self.is_read, true) {
                     info!("configurations of connectors are read from Connect's topics again");
                 }
-                *self.herd.others() = others.into_iter().collect();
+                *self.connectors.others() = others.into_iter().collect();
                 self.learn(entries);
                 Ok(())
             }
@@ -719,25 +726,25 @@ impl Clerk {
         }
     }
 
-    fn learn(&mut self, entries: Vec<BookEntry>) {
-        let herd = self.herd.clone();
+    fn learn(&mut self, entries: Vec<ConnectorEntry>) {
+        let connectors = self.connectors.clone();
         let (mut steered, mut newer) = (Vec::new(), Vec::new());
-        let mut connectors = herd.lock();
-        let kept: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
+        let mut by_name = connectors.lock();
+        let stored_names: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
         let mut gone = Vec::new();
-        connectors.retain(|name, connector| {
-            let is_kept = kept.contains(name);
-            connector.is_in_book &= is_kept;
-            let stays = is_kept || matches!(connector.origin, ConnectorOrigin::File(..));
-            if !stays {
+        by_name.retain(|name, connector| {
+            let is_stored = stored_names.contains(name);
+            connector.is_stored &= is_stored;
+            let remains = is_stored || matches!(connector.origin, ConnectorOrigin::File(..));
+            if !remains {
                 gone.push(name.clone());
             }
-            stays
+            remains
         });
         for entry in entries {
-            match connectors.get_mut(&entry.name) {
+            match by_name.get_mut(&entry.name) {
                 Some(known) => {
-                    known.is_in_book = true;
+                    known.is_stored = true;
                     let is_of_file = matches!(known.origin, ConnectorOrigin::File(..));
                     if !is_of_file && !is_same(&known.configuration, &entry.configuration) {
                         self.version += 1;
@@ -755,18 +762,18 @@ impl Clerk {
                         configuration: entry.configuration,
                         target: entry.target,
                         origin: ConnectorOrigin::Store,
-                        is_in_book: true,
+                        is_stored: true,
                         version: self.version,
                     };
                     newer.push(entry.name.clone());
-                    connectors.insert(entry.name, connector);
+                    by_name.insert(entry.name, connector);
                 }
             }
         }
-        drop(connectors);
+        drop(by_name);
         for name in &gone {
             // A later connector of this name begins with no topics.
-            herd.active_topics().reset(name, herd.status(name).as_ref());
+            connectors.active_topics().reset(name, connectors.status(name).as_ref());
             info!(connector = name, "another worker has removed the connector");
         }
         for name in &newer {
@@ -778,26 +785,26 @@ impl Clerk {
                 ?target,
                 "another worker has changed the connector's wanted state"
             );
-            // One that is not here, or that its keeper is about to start, starts in the wanted state.
-            let _ = steer(&herd.0.supervisor, &name, target);
+            // One that is not here, or that its connector task is about to start, starts in the wanted state.
+            let _ = steer(&connectors.0.supervisor, &name, target);
         }
         if !gone.is_empty() || !newer.is_empty() {
-            herd.count();
+            connectors.count();
         }
-        self.tell_keepers();
+        self.send_versions();
         for name in gone {
-            self.tell_keeper(&name, None);
+            self.send_version(&name, None);
         }
     }
 
-    /// Writes the configurations of files into the book. What cannot be written now is written later.
+    /// Writes the configurations of files into the store. What cannot be written now is written later.
     async fn overwrite(&mut self) {
-        if !self.herd.0.duty.borrow().leads {
+        if !self.connectors.0.duty.borrow().leads {
             return;
         }
         for entry in std::mem::take(&mut self.overwritten) {
             let written = entry.clone();
-            if let Err(refused) = self.write(move |book| book.put(&written)).await {
+            if let Err(refused) = self.write(move |store| store.put(&written)).await {
                 warn!(
                     connector = entry.name,
                     error = %refused,
@@ -810,7 +817,7 @@ impl Clerk {
 
     async fn put(&mut self, name: String, configuration: Configuration, how: SubmitMode) -> Result<bool, Refused> {
         self.lead().await?;
-        let known = self.herd.find(&name);
+        let known = self.connectors.find(&name);
         if known.is_none()
             && let Some(class) = self.class_of_other(&name)
         {
@@ -836,81 +843,84 @@ impl Clerk {
             );
             return Ok(false);
         }
-        let entry = BookEntry {
+        let entry = ConnectorEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target,
         };
-        self.write(move |book| book.put(&entry)).await?;
+        self.write(move |store| store.put(&entry)).await?;
         self.version += 1;
         let connector = Connector {
             configuration,
             target,
             origin: ConnectorOrigin::Store,
-            is_in_book: true,
+            is_stored: true,
             version: self.version,
         };
-        self.herd.lock().insert(name.clone(), connector);
-        self.herd.count();
+        self.connectors.lock().insert(name.clone(), connector);
+        self.connectors.count();
         info!(
             connector = name,
             new = known.is_none(),
             "the connector's configuration was set through the REST API"
         );
-        self.tell_keepers();
+        self.send_versions();
         Ok(known.is_none())
     }
 
     async fn remove(&mut self, name: &str) -> Result<(), Refused> {
         self.lead().await?;
-        let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
-        from_book(name, &connector)?;
+        let connector = self.connectors.find(name).ok_or_else(|| Refused::not_found(name))?;
+        must_come_from_store(name, &connector)?;
         let removed = name.to_owned();
-        self.write(move |book| book.remove(&removed)).await?;
-        self.herd.lock().remove(name);
-        self.herd.count();
+        self.write(move |store| store.remove(&removed)).await?;
+        self.connectors.lock().remove(name);
+        self.connectors.count();
         // A later connector of this name begins with no topics.
-        self.herd.0.active_topics.reset(name, self.herd.status(name).as_ref());
+        self.connectors
+            .0
+            .active_topics
+            .reset(name, self.connectors.status(name).as_ref());
         info!(
             connector = name,
             "the connector was removed through the REST API; its offset, slot and topics stay"
         );
-        self.tell_keeper(name, None);
+        self.send_version(name, None);
         Ok(())
     }
 
     async fn want(&mut self, name: &str, target: WantedState) -> Result<(), Refused> {
         self.lead().await?;
         let unknown = || Refused::new(404, format!("Unknown connector {name}"));
-        let connector = self.herd.find(name).ok_or_else(unknown)?;
-        if connector.is_in_book && connector.target != target {
+        let connector = self.connectors.find(name).ok_or_else(unknown)?;
+        if connector.is_stored && connector.target != target {
             let wanted = name.to_owned();
-            self.write(move |book| book.set_target(&wanted, target)).await?;
+            self.write(move |store| store.set_target(&wanted, target)).await?;
             // What is written later must not undo this.
             for entry in self.overwritten.iter_mut().filter(|entry| entry.name == name) {
                 entry.target = target;
             }
         }
-        if let Some(connector) = self.herd.lock().get_mut(name) {
+        if let Some(connector) = self.connectors.lock().get_mut(name) {
             connector.target = target;
         }
-        // A connector that its keeper is about to start is not there yet. It starts in the wanted state.
-        let _ = steer(&self.herd.0.supervisor, name, target);
+        // A connector that its connector task is about to start is not there yet. It starts in the wanted state.
+        let _ = steer(&self.connectors.0.supervisor, name, target);
         Ok(())
     }
 
-    /// The class of a connector that is in the book but that this process does not run.
+    /// The class of a connector that is in the store but that this process does not run.
     fn class_of_other(&self, name: &str) -> Option<String> {
-        self.herd.others().get(name).cloned()
+        self.connectors.others().get(name).cloned()
     }
 
-    /// Writes the book. This delays no other task.
+    /// Writes the store. This delays no other task.
     async fn write(
         &self,
-        change: impl FnOnce(&mut dyn Book) -> Result<(), Failure> + Send + 'static,
+        change: impl FnOnce(&mut dyn ConnectorStore) -> Result<(), Failure> + Send + 'static,
     ) -> Result<(), Refused> {
-        let book = match &self.shelf {
-            Ok(book) => book.clone(),
+        let store = match &self.store {
+            Ok(store) => store.clone(),
             Err(why) => {
                 return Err(Refused::new(
                     403,
@@ -919,8 +929,8 @@ impl Clerk {
             }
         };
         let written = spawn_blocking(move || {
-            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            change(book.as_mut())
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            change(store.as_mut())
         });
         match written.await {
             Ok(written) => written.map_err(|failure| refusal(&failure)),
@@ -928,31 +938,31 @@ impl Clerk {
         }
     }
 
-    /// Tells each keeper what this process is to run now.
-    fn tell_keepers(&mut self) {
-        let duty = self.herd.duty();
+    /// Tells each connector task what this process is to run now.
+    fn send_versions(&mut self) {
+        let duty = self.connectors.duty();
         let versions: Vec<(String, u64)> = {
-            let connectors = self.herd.lock();
+            let connectors = self.connectors.lock();
             let versions = connectors
                 .iter()
                 .map(|(name, connector)| (name.clone(), connector.version));
             versions.collect()
         };
         for (name, version) in versions {
-            self.tell_keeper(&name, duty.works_for(&name).then_some(version));
+            self.send_version(&name, duty.works_for(&name).then_some(version));
         }
     }
 
-    fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
-        // A keeper whose connector was removed has ended in order.
-        self.keepers
-            .retain(|_, told| told.receiver_count() > 0 || told.borrow().is_some());
-        if version.is_none() && !self.keepers.contains_key(name) {
+    fn send_version(&mut self, name: &str, version: Option<u64>) {
+        // A connector task whose connector was removed has ended in order.
+        self.connector_tasks
+            .retain(|_, versions| versions.receiver_count() > 0 || versions.borrow().is_some());
+        if version.is_none() && !self.connector_tasks.contains_key(name) {
             return;
         }
-        if let Some(keeper) = self.keepers.get(name) {
-            if keeper.receiver_count() > 0 {
-                keeper.send_if_modified(|told| std::mem::replace(told, version) != version);
+        if let Some(task) = self.connector_tasks.get(name) {
+            if task.receiver_count() > 0 {
+                task.send_if_modified(|current| std::mem::replace(current, version) != version);
                 return;
             }
             warn!(
@@ -960,14 +970,14 @@ impl Clerk {
                 "the task that starts and ends the connector has panicked; another one takes its place"
             );
         }
-        let told = watch::Sender::new(version);
-        spawn_local(keeper::keep(
-            self.herd.clone(),
+        let versions = watch::Sender::new(version);
+        spawn_local(connector_task::work(
+            self.connectors.clone(),
             self.slots.clone(),
             name.to_owned(),
-            told.subscribe(),
+            versions.subscribe(),
         ));
-        self.keepers.insert(name.to_owned(), told);
+        self.connector_tasks.insert(name.to_owned(), versions);
     }
 }
 
@@ -978,7 +988,7 @@ fn refusal(failure: &Failure) -> Refused {
 }
 
 /// Refuses to change a connector that comes from a file: it must be changed there.
-fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
+fn must_come_from_store(name: &str, connector: &Connector) -> Result<(), Refused> {
     match &connector.origin {
         ConnectorOrigin::Store => Ok(()),
         ConnectorOrigin::File(file, _) => Err(Refused::new(
@@ -999,13 +1009,13 @@ mod tests {
     use super::*;
     use crate::loaded::REQUIRED;
 
-    /// A worker without connectors, with a book that stores nothing.
-    fn start() -> (Herd, ClerkTask) {
+    /// A worker without connectors, with a store that stores nothing.
+    fn start() -> (ManagedConnectors, ConfigWriterTask) {
         start_with(Vec::new(), None)
     }
 
-    fn start_with(entries: Vec<BookEntry>, shared: Option<SharedBook>) -> (Herd, ClerkTask) {
-        let beginning = HerdParts {
+    fn start_with(entries: Vec<ConnectorEntry>, shared: Option<SharedStore>) -> (ManagedConnectors, ConfigWriterTask) {
+        let beginning = WorkerParts {
             worker: Worker::default(),
             bootstrap_servers: "127.0.0.1:1".into(),
             offsets: Offsets {
@@ -1019,21 +1029,21 @@ mod tests {
                 report: |_, _, _| {},
             },
         };
-        let book = OpenBook {
-            book: Box::new(Blank),
+        let store = OpenStore {
+            store: Box::new(Blank),
             entries,
         };
-        Herd::start(beginning, Ok(book)).expect("it starts")
+        ManagedConnectors::start(beginning, Ok(store)).expect("it starts")
     }
 
     #[derive(Debug)]
     struct Blank;
 
-    impl Book for Blank {
-        fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
+    impl ConnectorStore for Blank {
+        fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure> {
             Ok(Vec::new())
         }
-        fn put(&mut self, _: &BookEntry) -> Result<(), Failure> {
+        fn put(&mut self, _: &ConnectorEntry) -> Result<(), Failure> {
             Ok(())
         }
         fn set_target(&mut self, _: &str, _: WantedState) -> Result<(), Failure> {
@@ -1057,21 +1067,21 @@ mod tests {
     }
 
     #[test]
-    fn a_clerk_that_ends_is_told_so_that_the_process_ends_too() {
+    fn a_config_writer_that_ends_ends_the_process_with_a_failure() {
         block_on(async {
-            let (herd, mut clerk) = start();
+            let (connectors, mut config_writer) = start();
             tokio::select! {
                 biased;
-                failure = clerk.ended() => panic!("{failure}"),
+                failure = config_writer.ended() => panic!("{failure}"),
                 () = sleep(Duration::from_millis(20)) => {}
             }
-            clerk.0.abort();
-            let failure = clerk.ended().await;
+            config_writer.0.abort();
+            let failure = config_writer.ended().await;
             assert_eq!(
                 (failure.kind, failure.disposition),
                 (Kind::Panic, Disposition::Stop(Exit::GaveUp))
             );
-            assert_eq!(herd.remove("a").await.unwrap_err().code, 503);
+            assert_eq!(connectors.remove("a").await.unwrap_err().code, 503);
         });
     }
 
@@ -1085,80 +1095,80 @@ mod tests {
                 (StatusKey::Task("a".into(), 0), record("FAILED")),
             ]);
             let (_states, states) = watch::channel(Arc::new(states));
-            let entry = |name: &str| BookEntry {
+            let entry = |name: &str| ConnectorEntry {
                 name: name.into(),
                 configuration: configuration("1"),
                 target: WantedState::Stopped,
             };
-            let shared = SharedBook {
+            let shared = SharedStore {
                 duty: Duty::alone(),
                 changed: Arc::default(),
                 states,
             };
-            let (herd, _clerk) = start_with(vec![entry("a"), entry("new")], Some(shared));
-            // The clerk has not run yet.
-            let left = herd.elsewhere("a").expect("it is in the status topic");
+            let (connectors, _config_writer) = start_with(vec![entry("a"), entry("new")], Some(shared));
+            // The config writer has not run yet.
+            let left = connectors.elsewhere("a").expect("it is in the status topic");
             assert_eq!(
                 (&left.connector["state"], &left.task.expect("it had one")["state"]),
                 (&"RUNNING".into(), &"FAILED".into())
             );
             assert!(
-                herd.elsewhere("new").is_none(),
+                connectors.elsewhere("new").is_none(),
                 "nobody has written a state of it, as in Connect"
             );
-            assert!(herd.elsewhere("unknown").is_none());
-            while herd.supervisor().statuses().len() < 2 {
+            assert!(connectors.elsewhere("unknown").is_none());
+            while connectors.supervisor().statuses().len() < 2 {
                 sleep(Duration::from_millis(1)).await;
             }
-            assert!(herd.elsewhere("a").is_none(), "it has a state of its own");
+            assert!(connectors.elsewhere("a").is_none(), "it has a state of its own");
         });
     }
 
     #[test]
-    fn a_keeper_that_has_panicked_is_replaced_by_another_one() {
+    fn a_connector_task_that_has_panicked_is_replaced_by_another_one() {
         block_on(async {
-            let (herd, _clerk) = start();
-            // The other clerk has begun by then, with nothing to keep.
+            let (connectors, _config_writer) = start();
+            // The other config writer has begun by then, with no connector.
             sleep(Duration::from_millis(1)).await;
             let connector = Connector {
                 configuration: configuration("1"),
                 target: WantedState::Stopped,
                 origin: ConnectorOrigin::Store,
-                is_in_book: true,
+                is_stored: true,
                 version: 0,
             };
-            herd.lock().insert("a".into(), connector);
-            let mut clerk = Clerk {
-                herd: herd.clone(),
-                shelf: Err("it is not needed".into()),
+            connectors.lock().insert("a".into(), connector);
+            let mut config_writer = ConfigWriter {
+                connectors: connectors.clone(),
+                store: Err("it is not needed".into()),
                 slots: SlotLooks::default(),
-                // Its receiver is gone, as that of a keeper that has panicked.
-                keepers: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
+                // Its receiver is gone, as that of a connector task that has panicked.
+                connector_tasks: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
                 version: 0,
                 overwritten: Vec::new(),
                 changed: None,
                 is_current: true,
                 is_read: true,
             };
-            clerk.tell_keeper("a", Some(0));
-            assert_eq!(clerk.keepers["a"].receiver_count(), 1);
-            while herd.supervisor().statuses().is_empty() {
+            config_writer.send_version("a", Some(0));
+            assert_eq!(config_writer.connector_tasks["a"].receiver_count(), 1);
+            while connectors.supervisor().statuses().is_empty() {
                 sleep(Duration::from_millis(1)).await;
             }
         });
     }
 
     #[test]
-    fn a_keeper_ends_with_its_connector_unless_that_is_made_anew_meanwhile() {
+    fn a_connector_task_ends_with_its_connector_unless_that_is_made_anew_meanwhile() {
         block_on(async {
-            let (herd, _clerk) = start();
-            // The other clerk has begun by then, with nothing to keep.
+            let (connectors, _config_writer) = start();
+            // The other config writer has begun by then, with no connector.
             sleep(Duration::from_millis(1)).await;
-            let mut clerk = Clerk {
-                herd: herd.clone(),
-                shelf: Err("it is not needed".into()),
+            let mut config_writer = ConfigWriter {
+                connectors: connectors.clone(),
+                store: Err("it is not needed".into()),
                 slots: SlotLooks::default(),
-                keepers: BTreeMap::new(),
+                connector_tasks: BTreeMap::new(),
                 version: 0,
                 overwritten: Vec::new(),
                 changed: None,
@@ -1170,10 +1180,10 @@ mod tests {
                     configuration: configuration("1"),
                     target: WantedState::Stopped,
                     origin: ConnectorOrigin::Store,
-                    is_in_book: true,
+                    is_stored: true,
                     version,
                 };
-                herd.lock().insert("a".into(), connector);
+                connectors.lock().insert("a".into(), connector);
             };
             let until = async |is_done: &dyn Fn() -> bool| {
                 let wait = async {
@@ -1185,31 +1195,31 @@ mod tests {
                     .await
                     .expect("it comes about");
             };
-            let is_shown = || !herd.supervisor().statuses().is_empty();
+            let is_shown = || !connectors.supervisor().statuses().is_empty();
             add(0);
-            clerk.tell_keeper("a", Some(0));
+            config_writer.send_version("a", Some(0));
             until(&is_shown).await;
 
-            // Removed, and made anew before the keeper has heard of it, or while it removes the connector.
+            // Removed, and made anew before the connector task has heard of it, or while it removes the connector.
             for version in 1..4 {
-                clerk.tell_keeper("a", None);
+                config_writer.send_version("a", None);
                 for _ in 1..version {
                     tokio::task::yield_now().await;
                 }
                 add(version);
-                clerk.tell_keeper("a", Some(version));
+                config_writer.send_version("a", Some(version));
                 until(&is_shown).await;
-                assert_eq!(clerk.keepers["a"].receiver_count(), 1, "{version}");
+                assert_eq!(config_writer.connector_tasks["a"].receiver_count(), 1, "{version}");
             }
-            herd.lock().remove("a");
-            clerk.tell_keeper("a", None);
-            until(&|| clerk.keepers["a"].receiver_count() == 0).await;
+            connectors.lock().remove("a");
+            config_writer.send_version("a", None);
+            until(&|| config_writer.connector_tasks["a"].receiver_count() == 0).await;
             assert!(!is_shown());
             // The next change forgets it.
-            clerk.tell_keeper("b", None);
-            assert!(!clerk.keepers.contains_key("a"));
+            config_writer.send_version("b", None);
+            assert!(!config_writer.connector_tasks.contains_key("a"));
             add(4);
-            clerk.tell_keeper("a", Some(4));
+            config_writer.send_version("a", Some(4));
             until(&is_shown).await;
         });
     }
@@ -1217,23 +1227,23 @@ mod tests {
     #[test]
     fn a_configuration_that_comes_again_changes_nothing() {
         block_on(async {
-            let (herd, _clerk) = start();
+            let (connectors, _config_writer) = start();
             let pair = |name: &str| (name.to_owned(), "1".to_owned());
-            let version = |herd: &Herd| herd.find("a").expect("it is there").version;
-            let put = |configuration| herd.put("a", configuration, SubmitMode::Any);
+            let version = |connectors: &ManagedConnectors| connectors.find("a").expect("it is there").version;
+            let put = |configuration| connectors.put("a", configuration, SubmitMode::Any);
             assert_eq!(put(vec![pair("x"), pair("y")]).await, Ok(true));
-            let first = version(&herd);
+            let first = version(&connectors);
             assert_eq!(put(vec![pair("y"), pair("x")]).await, Ok(false));
-            assert_eq!(version(&herd), first);
+            assert_eq!(version(&connectors), first);
             assert_eq!(put(vec![pair("y")]).await, Ok(false));
-            assert_ne!(version(&herd), first);
+            assert_ne!(version(&connectors), first);
         });
     }
 
     #[test]
     fn each_run_of_a_connector_from_a_file_reads_the_schemas_of_events_again() {
         block_on(async {
-            let (herd, _clerk) = start();
+            let (connectors, _config_writer) = start();
             let schemas = tempfile::tempdir().expect("a folder");
             let write = |name: &str, text: &str| std::fs::write(schemas.path().join(name), text).expect("a file");
             write("A.json", "{}");
@@ -1260,10 +1270,10 @@ mod tests {
                 configuration: loaded.configuration.clone(),
                 target: WantedState::Running,
                 origin: ConnectorOrigin::File("shop.json".into(), Box::new(loaded)),
-                is_in_book: false,
+                is_stored: false,
                 version: 0,
             };
-            let run = keeper::loader(&herd, "shop", &connector);
+            let run = connector_task::loader(&connectors, "shop", &connector);
             let types = |loaded: &Loaded| loaded.built.event_schemas()[0].1.len();
             assert_eq!(types(&run().expect("it is right")), 1);
             write("A.json", r#"{"type": "strin"}"#);
@@ -1283,7 +1293,7 @@ mod tests {
     #[test]
     fn a_file_overwrites_a_connector_of_its_name_but_none_of_another_class() {
         block_on(async {
-            let (herd, _clerk) = start();
+            let (connectors, _config_writer) = start();
             let properties = REQUIRED.into_iter().chain([
                 ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
@@ -1291,30 +1301,32 @@ mod tests {
             let properties = properties
                 .map(|(name, text)| (name.to_owned(), text.to_owned()))
                 .collect();
-            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
-            let kept = |name: &str, configuration| BookEntry {
+            let loaded = connector_task::load(&connectors.0, "shop", &properties)
+                .0
+                .expect("it is right");
+            let entry = |name: &str, configuration| ConnectorEntry {
                 name: name.into(),
                 configuration,
                 target: WantedState::Stopped,
             };
 
-            let entries = vec![kept("shop", configuration("1")), kept("other", configuration("2"))];
-            let (connectors, overwritten) = gather(vec![loaded.clone()], entries, &[]).expect("nothing is wrong");
-            let shop = &connectors["shop"];
+            let entries = vec![entry("shop", configuration("1")), entry("other", configuration("2"))];
+            let (gathered, overwritten) = gather(vec![loaded.clone()], entries, &[]).expect("nothing is wrong");
+            let shop = &gathered["shop"];
             assert_eq!(
                 (&shop.configuration, shop.target),
                 (&loaded.configuration, WantedState::Stopped)
             );
-            assert!(shop.is_in_book && from_book("shop", shop).is_err());
-            assert_eq!(overwritten, [kept("shop", loaded.configuration.clone())]);
-            assert_eq!(connectors["other"].configuration, configuration("2"));
+            assert!(shop.is_stored && must_come_from_store("shop", shop).is_err());
+            assert_eq!(overwritten, [entry("shop", loaded.configuration.clone())]);
+            assert_eq!(gathered["other"].configuration, configuration("2"));
 
-            // Nothing is written if both are the same, or if the book does not have it.
-            let same = vec![kept("shop", loaded.configuration.clone())];
+            // Nothing is written if both are the same, or if the store does not have it.
+            let same = vec![entry("shop", loaded.configuration.clone())];
             let (_, overwritten) = gather(vec![loaded.clone()], same, &[]).expect("nothing is wrong");
             assert!(overwritten.is_empty());
-            let (connectors, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
-            assert!(overwritten.is_empty() && !connectors["shop"].is_in_book);
+            let (gathered, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
+            assert!(overwritten.is_empty() && !gathered["shop"].is_stored);
 
             let others = [("shop".to_owned(), "FileStreamSource".to_owned())];
             let refused = gather(vec![loaded], Vec::new(), &others).err().expect("it is refused");
@@ -1329,26 +1341,28 @@ mod tests {
     #[test]
     fn a_patch_of_what_was_changed_meanwhile_and_the_name_of_another_class_are_refused() {
         block_on(async {
-            let (herd, _clerk) = start();
+            let (connectors, _config_writer) = start();
             assert_eq!(
-                herd.put("a", configuration("1"), SubmitMode::New(WantedState::Stopped))
+                connectors
+                    .put("a", configuration("1"), SubmitMode::New(WantedState::Stopped))
                     .await,
                 Ok(true)
             );
-            let before = herd.configuration("a").expect("it is there");
+            let before = connectors.configuration("a").expect("it is there");
             assert_eq!(
-                herd.put("a", configuration("2"), SubmitMode::Over(before.clone()))
+                connectors
+                    .put("a", configuration("2"), SubmitMode::Over(before.clone()))
                     .await,
                 Ok(false)
             );
-            let refused = herd
+            let refused = connectors
                 .put("a", configuration("3"), SubmitMode::Over(before))
                 .await
                 .unwrap_err();
             assert_eq!(refused.code, 409, "{refused}");
-            assert_eq!(herd.configuration("a"), Some(configuration("2")));
+            assert_eq!(connectors.configuration("a"), Some(configuration("2")));
             for how in [SubmitMode::New(WantedState::Running), SubmitMode::Any] {
-                let refused = herd.put("file", configuration("1"), how).await.unwrap_err();
+                let refused = connectors.put("file", configuration("1"), how).await.unwrap_err();
                 assert!(
                     refused.code == 409 && refused.message.contains("FileStreamSource"),
                     "{refused}"

@@ -9,7 +9,7 @@ use std::{
 use tracing::{info, warn};
 use walferry_config::{Connector, FileError, Findings, ServerFile, Submitted, Worker, quoted, shown_text};
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_engine::book;
+use walferry_engine::connector_store;
 use walferry_worker::{
     loaded::{Checked, Loaded, Surroundings, log},
     pipeline_of,
@@ -290,7 +290,11 @@ pub(crate) fn load_connector(path: &Path) -> Result<Connector, Error> {
         .ok_or_else(|| Error::new(Kind::FileUnusable, format!("{} is not usable", path.display())))
 }
 
-fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
+fn connector(
+    path: &Path,
+    worker: &Worker,
+    problems: &mut Problems,
+) -> Option<(Checked, connector_store::Configuration)> {
     let file = problems.read(path, FileRole::Connector)?;
     let mut submitted = file.submitted.clone();
     if submitted.is_of_debezium_server() {
@@ -526,7 +530,7 @@ mod tests {
     ];
 
     /// A connector with this folder of schemas.
-    fn outbox(dir: String) -> book::Configuration {
+    fn outbox(dir: String) -> connector_store::Configuration {
         let properties = [
             ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
             ("plugin.name", "pgoutput"),

@@ -432,9 +432,9 @@ mod tests {
             let name: String = (0..5)
                 .map(|place| parts[number / parts.len().pow(place) % parts.len()])
                 .collect();
-            let shown = quoted(&name);
-            let ends_early = shown.match_indices(' ').any(|(place, _)| is_enclosed(&shown[..place]));
-            assert!(!ends_early, "{name} is shown as {shown}");
+            let text = quoted(&name);
+            let ends_early = text.match_indices(' ').any(|(place, _)| is_enclosed(&text[..place]));
+            assert!(!ends_early, "{name} is shown as {text}");
         }
     }
 

@@ -173,13 +173,13 @@ fn config(pairs: &[(&str, &str)]) -> Value {
 }
 
 #[test]
-fn a_process_that_takes_no_connector_needs_no_book_in_its_data_directory() {
+fn a_process_that_takes_no_connector_needs_no_store_in_its_data_directory() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     fs::write(folder.join("worker.properties"), "").expect("the folder can be written");
     let b = json!({ "name": "b", "config": config(&[]) });
     fs::write(folder.join("b.json"), b.to_string()).expect("the folder can be written");
-    // One process holds the book of the data directory. Another one has its connector from a file, and needs only that one's folder.
+    // One process holds the connector store of the data directory. Another one has its connector from a file, and needs only that one's folder.
     let mut first = Process::start(
         folder,
         "first",

@@ -2,7 +2,6 @@
 
 mod arrows;
 mod bench;
-mod book;
 mod check;
 mod demo;
 mod deploy;
@@ -13,6 +12,7 @@ mod outcome;
 mod provide;
 mod release;
 mod shell;
+mod site;
 mod soak;
 mod sources;
 mod test;
@@ -46,7 +46,8 @@ enum Task {
     /// Write the pages under docs/reference from the declarations in the code
     Docs,
     /// Build the documents as a site with search into target/book; builds mdBook the first time, unless it is in PATH
-    Book,
+    #[command(name = "book")]
+    Site,
     /// Build the program for other machines: archive, Debian package, image, checksums and a list of components, in target/dist. Needs
     /// cargo-zigbuild, and root on Debian
     Release(release::Args),
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Docs => docs::run(),
-        Task::Book => book::run(),
+        Task::Site => site::run(),
         Task::Release(args) => release::run(&args),
         Task::Golden(task) => golden::run(&task),
     };

@@ -1,7 +1,5 @@
 //! Words that are no names: private vocabulary that stands for a word of the field, or that means nothing alone.
 //!
-//! Names that have them today are listed (`words.txt`): file, word, how often. The list may only become shorter.
-//!
 //! And functions whose names are so long that nobody reads them to their end: tests above all.
 
 use crate::sources::{each_source, is_word, tokens};
@@ -36,31 +34,30 @@ const NAMES: [(&str, &str); 11] = [
     ("shown", "the noun that it stands for"),
 ];
 
-const LIST: &str = "crates/xtask/src/words.txt";
+/// Never a part of a name in these sources, where it would be a word of somebody else, with the word to use.
+const PARTS_OF_OTHERS: [(&str, &str, &str); 1] = [(
+    "crates/walferry-engine/src",
+    "worker",
+    "pipeline or run: the worker is the process, and above the engine",
+)];
 
 /// Characters of a function's name, at most.
 const NAME_LENGTH: usize = 80;
 
-/// How often a file has a word.
-type Uses = BTreeMap<(String, &'static str), usize>;
-
 /// # Errors
-/// Names each use of such a word that is not listed, and each listed one that is not there any more.
+/// Names each use of such a word in the sources of a crate, and each function whose name is too long.
 pub(crate) fn check() -> Outcome {
-    let mut uses = Uses::new();
+    let mut problems = Vec::new();
     let crates = shell::root().join("crates");
     for entry in fs::read_dir(&crates)? {
         let source = entry?.path().join("src");
         if source.is_dir() {
             each_source(&source, &mut |file, source| {
-                for (word, count) in words(source) {
-                    uses.insert((file.to_owned(), word), count);
-                }
+                problems.extend(refused(file, source));
+                problems.extend(words_of_others(file, source));
             })?;
         }
     }
-    let list = fs::read_to_string(shell::root().join(LIST))?;
-    let mut problems = compared(&listed(&list)?, &uses);
     for folder in ["crates", "tests"] {
         each_source(&shell::root().join(folder), &mut |file, source| {
             problems.extend(
@@ -72,6 +69,16 @@ pub(crate) fn check() -> Outcome {
         return Ok(());
     }
     Err(format!("names have words that are no names\n  {}", problems.join("\n  ")).into())
+}
+
+/// A line for each word of names in a source that is no name.
+fn refused(file: &str, source: &str) -> Vec<String> {
+    let problems = words(source).into_iter().map(|(word, count)| {
+        let better = PARTS.iter().chain(&NAMES).find(|(banned, _)| *banned == word);
+        let better = better.map_or("another word", |(_, better)| better);
+        format!("{file} names something {word}, {count} times: use {better}")
+    });
+    problems.collect()
 }
 
 /// Functions whose names are too long.
@@ -88,9 +95,13 @@ fn long_names(source: &str) -> impl Iterator<Item = &str> {
 fn words(source: &str) -> BTreeMap<&'static str, usize> {
     let mut words = BTreeMap::new();
     let tokens = tokens(source);
-    for (at, name) in tokens.iter().enumerate().filter(|(_, token)| is_word(token)) {
+    let mut is_import = false;
+    for (at, name) in tokens.iter().enumerate() {
+        is_import = *name == "use" || is_import && *name != ";";
         // `rest` as in HTTP is a module.
-        if *name == "rest" && (tokens.get(at + 1) == Some(&"::") || at > 0 && matches!(tokens[at - 1], "::" | "mod")) {
+        let is_path = is_import || tokens.get(at + 1) == Some(&"::");
+        let is_module = is_path || at > 0 && matches!(tokens[at - 1], "::" | "mod");
+        if !is_word(name) || *name == "rest" && is_module {
             continue;
         }
         let parts = parts(name);
@@ -101,6 +112,19 @@ fn words(source: &str) -> BTreeMap<&'static str, usize> {
         }
     }
     words
+}
+
+/// Names in a source that have a word of somebody else. `Worker` is another crate's name of a type, which may be imported.
+fn words_of_others(file: &str, source: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (folder, word, better) in PARTS_OF_OTHERS {
+        if file.starts_with(folder) {
+            let names = tokens(source).into_iter().filter(|token| is_word(token));
+            let names = names.filter(|name| *name != "Worker" && parts(name).contains(word));
+            problems.extend(names.map(|name| format!("{file} names something {name}: use {better}")));
+        }
+    }
+    problems
 }
 
 /// The parts of `snake_case` and `CamelCase` in small letters; a plural counts as its singular.
@@ -124,44 +148,6 @@ fn parts(name: &str) -> BTreeSet<String> {
     parts
 }
 
-fn listed(list: &str) -> Outcome<BTreeMap<(String, String), usize>> {
-    let mut listed = BTreeMap::new();
-    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [file, word, count] = fields[..] else {
-            return Err(format!("{LIST}: {line:?} is not a file, a word and a number").into());
-        };
-        listed.insert((file.to_owned(), word.to_owned()), count.parse()?);
-    }
-    Ok(listed)
-}
-
-fn compared(listed: &BTreeMap<(String, String), usize>, uses: &Uses) -> Vec<String> {
-    let mut problems = Vec::new();
-    for ((file, word), count) in uses {
-        let allowed = listed.get(&(file.clone(), (*word).to_owned())).copied().unwrap_or(0);
-        if *count > allowed {
-            let better = PARTS.iter().chain(&NAMES).find(|(banned, _)| banned == word);
-            let better = better.map_or("another word", |(_, better)| better);
-            problems.push(format!(
-                "{file} names something {word} {count} times, {LIST} has {allowed}: use {better}"
-            ));
-        } else if *count < allowed {
-            problems.push(format!(
-                "{file} names something {word} only {count} times: say so in {LIST}"
-            ));
-        }
-    }
-    for (file, word) in listed.keys() {
-        if !uses.keys().any(|(used, known)| used == file && known == word) {
-            problems.push(format!(
-                "{file} names nothing {word} any more: remove the line from {LIST}"
-            ));
-        }
-    }
-    problems
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,42 +158,29 @@ mod tests {
             // the herd is told\n\
             struct OffsetKeeper { told: bool, untold: u8, what_was_told: u8 }\n\
             const TOLD: &str = \"told\";\n\
-            mod rest; use crate::rest::Rest; fn f(rest: u8) { keepers(); bookkeeper() }\n";
+            mod rest; use crate::{a, rest}; use b::rest::Rest; fn f(rest: u8) { keepers(); bookkeeper() }\n";
         let expected = [("keeper", 2), ("rest", 2), ("told", 2)];
         assert_eq!(words(source), BTreeMap::from(expected));
     }
 
     #[test]
-    fn the_list_may_only_become_shorter() {
-        let list = listed("# file, word, times\na.rs told 2\nb.rs met 1\nc.rs kept 1\n").unwrap();
-        let uses = |uses: &[(&str, &'static str, usize)]| {
-            uses.iter()
-                .map(|(file, word, count)| (((*file).to_owned(), *word), *count))
-                .collect::<Uses>()
-        };
-        let same = [("a.rs", "told", 2), ("b.rs", "met", 1), ("c.rs", "kept", 1)];
-        assert_eq!(compared(&list, &uses(&same)), Vec::<String>::new());
-        let other = [("a.rs", "told", 3), ("c.rs", "kept", 1), ("d.rs", "clerk", 1)];
-        let problems = compared(&list, &uses(&other));
-        assert_eq!(problems.len(), 3, "{problems:?}");
-        assert!(
-            problems[0].starts_with("a.rs names something told 3 times"),
-            "{problems:?}"
-        );
-        assert!(
-            problems[1].contains("d.rs") && problems[1].ends_with("use config writer"),
-            "{problems:?}"
-        );
-        assert!(
-            problems[2].starts_with("b.rs names nothing met any more"),
-            "{problems:?}"
-        );
+    fn the_engine_calls_nothing_a_worker_of_its_own() {
+        let source = "use walferry_config::Worker; /// The worker.\nfn spawn_worker() { let workers = 1; }";
+        let found = words_of_others("crates/walferry-engine/src/session/tasks.rs", source);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("something spawn_worker: use pipeline"), "{found:?}");
+        assert!(words_of_others("crates/walferry-worker/src/worker.rs", source).is_empty());
     }
 
     #[test]
-    fn a_line_that_is_malformed_is_refused() {
-        assert!(listed("a.rs told\n").is_err());
-        assert!(listed("a.rs told many\n").is_err());
+    fn a_refused_word_comes_with_a_better_one() {
+        let problems = refused("a.rs", "struct Clerk; fn f(clerk: Clerk, met: u8, learned: u8) {}");
+        let expected = [
+            "a.rs names something clerk, 3 times: use config writer",
+            "a.rs names something met, 1 times: use the noun that it stands for",
+        ];
+        assert_eq!(problems, expected);
+        assert!(refused("a.rs", "fn f(config_writer: ConfigWriter) {}").is_empty());
     }
 
     #[test]

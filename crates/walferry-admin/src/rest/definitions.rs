@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use walferry_config::{CONNECTOR_GROUPS, Declaration, Group, Sanitizer, Support};
-use walferry_engine::book::Configuration;
+use walferry_engine::connector_store::Configuration;
 use walferry_record::java::hash;
 
 use crate::manager::{Plugin, Validation};

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use walferry_engine::{
     WantedState,
-    book::Configuration,
+    connector_store::Configuration,
     status::{Phase, Status},
 };
 

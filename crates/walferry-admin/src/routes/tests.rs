@@ -9,7 +9,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use walferry_engine::{Failure, Kind, Position, WantedState, book::Configuration, status::Status};
+use walferry_engine::{Failure, Kind, Position, WantedState, connector_store::Configuration, status::Status};
 
 use super::*;
 use crate::{

@@ -450,10 +450,10 @@ pub(super) fn plain_urls(reader: &mut Reader<'_>, property: &str, urls: Vec<Stri
             .split_once("://")
             .filter(|(scheme, address)| matches!(*scheme, "http" | "https") && !address.is_empty())
         else {
-            let shown = walferry_config::quoted(url);
+            let quoted_url = walferry_config::quoted(url);
             let finding = reader.problem(
                 property,
-                format!("has the URL {shown}, which does not start with http:// or https://"),
+                format!("has the URL {quoted_url}, which does not start with http:// or https://"),
             );
             finding.hint = Some("write it like http://registry:8081".to_owned());
             continue;

@@ -81,8 +81,8 @@ pub enum StreamStep {
         /// Identifies the commit when it comes again. `None` for a message outside transactions.
         seen: Option<history::SeenCommit>,
     },
-    /// A change was passed over because a person has asked for it, and gives no record. Without this, the next change that cannot be sent
-    /// would come before an offset behind this one is stored, and this one would be in the way again.
+    /// A person has asked to pass over this change, and it gives no record. This step moves the offset past it. Otherwise the session might
+    /// end at a later record that cannot be sent while the offset still stands before this change, and the next session would meet it again.
     PassedOver {
         /// The change, which is dealt with.
         change: StreamChange,

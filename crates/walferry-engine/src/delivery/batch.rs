@@ -317,10 +317,10 @@ impl<A: OffsetAccount> Batch<A> {
         Ok(())
     }
 
-    /// Gives all records and marks to progress, and moves the records to `kept`. No record may wait. The batch is empty afterwards.
-    pub(crate) fn keep(&mut self, kept: &mut KeptRecords<A>, progress: &Progress<A>) {
+    /// Gives all records and marks to progress, and moves the records to `kept_records`. No record may wait. The batch is empty afterwards.
+    pub(crate) fn keep(&mut self, kept_records: &mut KeptRecords<A>, progress: &Progress<A>) {
         let first = progress.push(self.entries.drain(..));
-        kept.append(first, &self.content(self.records.len()));
+        kept_records.append(first, &self.content(self.records.len()));
         self.records.clear();
         self.clear_bytes();
     }
@@ -663,7 +663,7 @@ mod tests {
             }
         }
         let (progress, status) = (Progress::new(0, 1 << 30).in_transactions(), Status::default());
-        let (mut batch, mut kept, mut sink) = (Batch::default(), KeptRecords::default(), Values::default());
+        let (mut batch, mut kept_records, mut sink) = (Batch::default(), KeptRecords::default(), Values::default());
         // Some share a block, and one is larger than a block.
         let lengths = [10, 30_000, BLOCK_BYTES * 2, 7, 40_000, 40_000];
         let mut expected = Vec::new();
@@ -682,12 +682,12 @@ mod tests {
                 let headers = vec![("number".to_owned(), name.clone().into_bytes())];
                 expected.push((number as u64 * 2 + copy, value, headers));
             }
-            batch.keep(&mut kept, &progress);
+            batch.keep(&mut kept_records, &progress);
             assert!(batch.is_empty());
         }
         assert_eq!(progress.in_flight().0, expected.len());
-        kept.send(&mut sink, &progress, &status).unwrap();
-        assert!(sink.0 == expected && kept.is_empty());
+        kept_records.send(&mut sink, &progress, &status).unwrap();
+        assert!(sink.0 == expected && kept_records.is_empty());
     }
 
     #[test]

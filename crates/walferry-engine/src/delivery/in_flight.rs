@@ -25,7 +25,7 @@ pub(crate) struct InFlightLimit {
 }
 
 impl InFlightLimit {
-    /// A window of at most `most` bytes. It begins small, since after a start there is often a backlog.
+    /// A limit of at most `most` bytes. It begins small, since after a start there is often a backlog.
     pub(crate) fn new(most: usize) -> Self {
         let least = LEAST.min(most);
         Self {
@@ -104,16 +104,16 @@ mod tests {
 
     const MOST: usize = 12 * LEAST;
 
-    /// Fills the window again and again. Kafka takes `bytes_per_ms`; the round trip takes `way_ms`.
-    fn fill(window: &mut InFlightLimit, rounds: u64, bytes_per_ms: usize, way_ms: i64) -> usize {
+    /// Reaches the limit again and again. Kafka takes `bytes_per_ms`; the round trip takes `way_ms`.
+    fn fill(limit: &mut InFlightLimit, rounds: u64, bytes_per_ms: usize, way_ms: i64) -> usize {
         let mut now_us = 0;
         for round in 0..rounds {
-            window.sent(round + 1, || now_us);
-            window.waited();
-            now_us += (way_ms + (window.bytes() / bytes_per_ms) as i64) * 1000;
-            window.acknowledged(round + 1, now_us);
+            limit.sent(round + 1, || now_us);
+            limit.waited();
+            now_us += (way_ms + (limit.bytes() / bytes_per_ms) as i64) * 1000;
+            limit.acknowledged(round + 1, now_us);
         }
-        window.bytes()
+        limit.bytes()
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(fill(1_000_000, 5), MOST);
         // A network with a long round trip that is not slow.
         assert_eq!(fill(1_000_000, 300), MOST);
-        // The first and smallest window takes 31 ms, so 81 ms are allowed. In 5 of these no bytes are taken. The window
+        // The first and smallest limit takes 31 ms, so 81 ms are allowed. In 5 of these no bytes are taken. The limit
         // grows by half in each step.
         let slow = fill(40_000, 5);
         let (within_a_moment, rounding) = (40_000 * 76, 40_000);
@@ -133,34 +133,34 @@ mod tests {
 
     #[test]
     fn it_grows_again_after_kafka_was_away() {
-        let mut window = InFlightLimit::new(MOST);
-        fill(&mut window, 10, 1_000_000, 5);
+        let mut limit = InFlightLimit::new(MOST);
+        fill(&mut limit, 10, 1_000_000, 5);
         for _ in 0..5 {
-            window.adjust(60_000_000);
+            limit.adjust(60_000_000);
         }
-        assert_eq!(window.bytes(), LEAST);
-        assert_eq!(fill(&mut window, 20, 1_000_000, 5), MOST);
+        assert_eq!(limit.bytes(), LEAST);
+        assert_eq!(fill(&mut limit, 20, 1_000_000, 5), MOST);
     }
 
     #[test]
     fn a_new_limit_holds_at_once_and_room_that_comes_back_is_used() {
-        let mut window = InFlightLimit::new(MOST);
-        assert_eq!(fill(&mut window, 200, 1_000_000, 5), MOST);
-        window.limit(LEAST / 2);
-        assert_eq!(window.bytes(), LEAST / 2);
-        assert_eq!(fill(&mut window, 20, 1_000_000, 5), LEAST / 2);
-        window.limit(MOST);
-        assert_eq!(fill(&mut window, 200, 1_000_000, 5), MOST);
+        let mut limit = InFlightLimit::new(MOST);
+        assert_eq!(fill(&mut limit, 200, 1_000_000, 5), MOST);
+        limit.limit(LEAST / 2);
+        assert_eq!(limit.bytes(), LEAST / 2);
+        assert_eq!(fill(&mut limit, 20, 1_000_000, 5), LEAST / 2);
+        limit.limit(MOST);
+        assert_eq!(fill(&mut limit, 200, 1_000_000, 5), MOST);
     }
 
     #[test]
     fn it_does_not_grow_while_nobody_waits_for_room() {
-        let mut window = InFlightLimit::new(MOST);
+        let mut limit = InFlightLimit::new(MOST);
         for sequence in 1..100 {
-            window.sent(sequence, || 0);
-            window.acknowledged(sequence, 5_000);
+            limit.sent(sequence, || 0);
+            limit.acknowledged(sequence, 5_000);
         }
-        assert_eq!(window.bytes(), LEAST);
+        assert_eq!(limit.bytes(), LEAST);
     }
 
     #[test]
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn what_was_taken_back_is_not_waited_for() {
-        let mut window = InFlightLimit::new(MOST);
-        window.sent(10, || 0);
-        window.withdrawn(9);
-        window.sent(10, || 1_000_000);
-        window.waited();
-        window.acknowledged(10, 1_001_000);
-        assert!(window.bytes() > LEAST);
+        let mut limit = InFlightLimit::new(MOST);
+        limit.sent(10, || 0);
+        limit.withdrawn(9);
+        limit.sent(10, || 1_000_000);
+        limit.waited();
+        limit.acknowledged(10, 1_001_000);
+        assert!(limit.bytes() > LEAST);
     }
 }

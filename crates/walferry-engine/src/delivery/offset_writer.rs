@@ -60,18 +60,18 @@ pub(crate) struct Settled {
     pub(crate) wishes: bool,
 }
 
-type OffsetOf<L> = <<L as WriterObserver>::Account as OffsetAccount>::Offset;
-type PositionOf<L> = <<L as WriterObserver>::Account as OffsetAccount>::Position;
-type StoredOf<L> = Stored<PositionOf<L>>;
+type OffsetOf<O> = <<O as WriterObserver>::Account as OffsetAccount>::Offset;
+type PositionOf<O> = <<O as WriterObserver>::Account as OffsetAccount>::Position;
+type StoredOf<O> = Stored<PositionOf<O>>;
 
-pub(crate) struct OffsetWriter<'a, L: WriterObserver> {
-    pub(crate) progress: &'a Progress<L::Account>,
+pub(crate) struct OffsetWriter<'a, O: WriterObserver> {
+    pub(crate) progress: &'a Progress<O::Account>,
     pub(crate) status: &'a Status,
     /// The last stored offset. A new connection continues from it.
-    pub(crate) stored: &'a watch::Sender<Option<StoredOf<L>>>,
+    pub(crate) stored: &'a watch::Sender<Option<StoredOf<O>>>,
     /// The position that the server is told. `None` if somebody else moves the slot.
-    pub(crate) confirmable: Option<&'a watch::Sender<Option<StoredOf<L>>>>,
-    pub(crate) listener: L,
+    pub(crate) confirmable: Option<&'a watch::Sender<Option<StoredOf<O>>>>,
+    pub(crate) observer: O,
     /// `errors.max.retries`.
     pub(crate) max_retries: Option<u32>,
 }
@@ -130,12 +130,12 @@ impl Pace {
     }
 }
 
-impl<L: WriterObserver> OffsetWriter<'_, L> {
+impl<O: WriterObserver> OffsetWriter<'_, O> {
     /// Writes soon after each delivery, one write at a time, until `over` is true or a record fails. A write is never
     /// interrupted: two at once could leave the older offset in the store. Idles while there is nothing to store.
     pub(crate) async fn keep(
         &self,
-        store: &mut impl Store<OffsetOf<L>>,
+        store: &mut impl Store<OffsetOf<O>>,
         interval: Duration,
         mut over: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
@@ -205,7 +205,7 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
         let (records, bytes) = self.progress.in_flight();
         counters.in_flight_records.store(records as u64, Relaxed);
         counters.in_flight_bytes.store(bytes as u64, Relaxed);
-        self.listener.show();
+        self.observer.show();
         let waiting = self.progress.waiting();
         counters
             .unacknowledged_since_us
@@ -217,7 +217,7 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
 
     /// Stores the offset of delivered records when a write is due. A failed write is tried again, since a full disk may
     /// have room later. Delivery continues meanwhile, and the next write that succeeds stores all of it.
-    async fn try_to_save(&self, store: &mut impl Store<OffsetOf<L>>, tries: &mut SaveRetries) -> Result<(), Failure> {
+    async fn try_to_save(&self, store: &mut impl Store<OffsetOf<O>>, tries: &mut SaveRetries) -> Result<(), Failure> {
         let Err(failure) = self.save(store).await else {
             tries.backoff.reset();
             return Ok(());
@@ -242,16 +242,16 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
     }
 
     /// Stores the offset of delivered records and lets it be confirmed.
-    pub(crate) async fn save(&self, store: &mut impl Store<OffsetOf<L>>) -> Result<(), Failure> {
+    pub(crate) async fn save(&self, store: &mut impl Store<OffsetOf<O>>) -> Result<(), Failure> {
         let Some(mut delivered) = self.progress.delivered() else {
             self.confirm();
             return Ok(());
         };
-        delivered.complete(|offset| self.listener.complete(offset));
-        self.listener.delivered(delivered.offset(), self.progress.chunks());
-        let tells_of_source = !L::Account::is_beginning(delivered.offset());
+        delivered.complete(|offset| self.observer.complete(offset));
+        self.observer.delivered(delivered.offset(), self.progress.chunks());
+        let tells_of_source = !O::Account::is_beginning(delivered.offset());
         let signals = delivered.signals();
-        let wished = self.listener.has_wishes().then(|| delivered.offset().clone());
+        let wished = self.observer.has_wishes().then(|| delivered.offset().clone());
         let stored = delivered.save(store).await.inspect_err(|failure| {
             self.progress.not_stored();
             if failure.disposition == Disposition::Retry {
@@ -262,7 +262,7 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
         if self.status.set_store(None).is_some() {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
         }
-        let settled = self.listener.stored(stored, tells_of_source);
+        let settled = self.observer.stored(stored, tells_of_source);
         if settled.question
             && let Err(failure) = store.remove_question().await
         {
@@ -277,12 +277,12 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
         }
         self.stored.send_replace(Some(stored));
         if let Some(committed) = self.progress.committed() {
-            self.listener.committed();
+            self.observer.committed();
             debug!(
                 records = committed.records,
                 drained_us = committed.drained.as_micros() as u64,
                 committed_us = (committed.took - committed.drained).as_micros() as u64,
-                kept_back = committed.kept,
+                kept_back = committed.next_records,
                 "a transaction is committed"
             );
         }
@@ -294,13 +294,13 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
     fn confirm(&self) {
         let stored = *self.stored.borrow();
         let (server_position, connection) = self.progress.server_position();
-        let is_proven = self.listener.is_proven(connection);
+        let is_proven = self.observer.is_proven(connection);
         if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, is_proven) {
             // The offset may come from another copy of the server that was further ahead.
             let stored = stored.on_server(server_position);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
-                self.listener.confirmed(stored.confirmable());
+                self.observer.confirmed(stored.confirmable());
             }
         }
     }
@@ -404,7 +404,7 @@ mod tests {
                 status: &status,
                 stored: &watch::Sender::new(None),
                 confirmable: None,
-                listener: Nobody,
+                observer: Nobody,
                 max_retries: None,
             };
             let events = async {

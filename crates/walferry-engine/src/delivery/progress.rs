@@ -74,7 +74,7 @@ impl<P: Copy + Ord> Stored<P> {
         self.confirmable
     }
 
-    /// The same, but confirms nothing beyond `shown`, the position that this server has reached itself.
+    /// The same, but confirms nothing beyond `server_position`, the position that this server has reached itself.
     pub(crate) fn on_server(self, server_position: P) -> Self {
         Self {
             confirmable: self.confirmable.min(server_position),
@@ -122,7 +122,7 @@ pub struct Progress<A: OffsetAccount> {
 struct State<A: OffsetAccount> {
     ledger: Ledger<A>,
     /// How many bytes may be under way.
-    window: InFlightLimit,
+    in_flight_limit: InFlightLimit,
     /// When Kafka last acknowledged a record, or when the first record came under way. Microseconds since 1970.
     acknowledged_us: i64,
     failure: Option<Failure>,
@@ -185,7 +185,7 @@ pub(crate) struct CommittedTransaction {
     /// From its end until it was committed.
     pub(crate) took: Duration,
     /// How many records the pipeline kept back meanwhile.
-    pub(crate) kept: u64,
+    pub(crate) next_records: u64,
 }
 
 /// Why a wait for room has ended.
@@ -238,7 +238,7 @@ impl<A: OffsetAccount> Progress<A> {
         Self {
             state: Mutex::new(State {
                 ledger: Ledger::new(A::after(start)),
-                window: InFlightLimit::new(limit),
+                in_flight_limit: InFlightLimit::new(limit),
                 acknowledged_us: 0,
                 failure: None,
                 stopping: false,
@@ -267,7 +267,7 @@ impl<A: OffsetAccount> Progress<A> {
 
     /// Sets a new limit for the bytes of records under way.
     pub(crate) fn limit(&self, bytes: usize) {
-        self.lock().window.limit(bytes);
+        self.lock().in_flight_limit.limit(bytes);
         self.room.notify_all();
     }
 
@@ -300,9 +300,9 @@ impl<A: OffsetAccount> Progress<A> {
                     if transaction.records >= LARGE && !was_large {
                         self.loaded.notify_one();
                     }
-                    state.window.sent(next, now_us);
+                    state.in_flight_limit.sent(next, now_us);
                 }
-                None => state.window.sent(next, now_us),
+                None => state.in_flight_limit.sent(next, now_us),
             }
         }
         self.advance(&mut state);
@@ -356,7 +356,7 @@ impl<A: OffsetAccount> Progress<A> {
                 return RoomWait::Room;
             }
             if !waits && !state.is_ending() {
-                state.window.waited();
+                state.in_flight_limit.waited();
             }
             waits = true;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -426,7 +426,7 @@ impl<A: OffsetAccount> Progress<A> {
     pub(crate) fn sent_kept(&self) {
         let mut state = self.lock();
         let next = state.ledger.next();
-        state.window.sent(next, now_us);
+        state.in_flight_limit.sent(next, now_us);
     }
 
     /// The transaction was committed with the offset that [`Progress::delivered`] returned. Wake the pipeline afterwards. Returns `None` if no
@@ -442,7 +442,7 @@ impl<A: OffsetAccount> Progress<A> {
             records: transaction.records,
             drained,
             took,
-            kept: transaction.next_records,
+            next_records: transaction.next_records,
         };
         *transaction = Transaction {
             is_last: transaction.is_last,
@@ -537,7 +537,7 @@ impl<A: OffsetAccount> Progress<A> {
         state.acknowledged_us = now_us();
         self.advance(&mut state);
         let (head, now_us) = (state.ledger.head(), state.acknowledged_us);
-        state.window.acknowledged(head, now_us);
+        state.in_flight_limit.acknowledged(head, now_us);
         if state.has_room(true) {
             self.room.notify_one();
         }
@@ -565,7 +565,7 @@ impl<A: OffsetAccount> Progress<A> {
     pub fn withdraw(&self, sequence: u64) {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
-        state.window.withdrawn(sequence);
+        state.in_flight_limit.withdrawn(sequence);
         self.room.notify_one();
         self.tell_emptied(&state);
     }
@@ -733,8 +733,8 @@ impl<A: OffsetAccount> State<A> {
     /// room as those under way: they all are on their way once the transaction before them is committed.
     fn has_room(&self, waits: bool) -> bool {
         let most = match waits {
-            true => self.window.enough(),
-            false => self.window.bytes(),
+            true => self.in_flight_limit.enough(),
+            false => self.in_flight_limit.bytes(),
         };
         self.ledger.in_flight_bytes() <= most
     }
@@ -829,7 +829,7 @@ mod tests {
         assert!(progress.end_transaction(PushedLast::WholeChange));
         assert!(progress.is_ending() && !progress.is_at_commit_point());
         assert!(!progress.end_transaction(PushedLast::WholeChange), "it ends once");
-        let kept = progress.push([record(3, 300)]);
+        let third = progress.push([record(3, 300)]);
         assert_eq!(progress.uncommitted().kind, Unstored::Nothing);
         progress.settle(first + 1);
         assert!(progress.is_at_commit_point());
@@ -843,13 +843,13 @@ mod tests {
             assert_eq!(
                 progress
                     .committed()
-                    .map(|committed| (committed.records, committed.kept)),
+                    .map(|committed| (committed.records, committed.next_records)),
                 Some((2, 2))
             );
             assert_eq!(waiting.join().unwrap(), RoomWait::MaySend);
         });
         progress.sent_kept();
-        progress.settle_all(&[kept, kept + 1]);
+        progress.settle_all(&[third, third + 1]);
         assert_eq!((progress.uncommitted().records, progress.is_ending()), (2, false));
         assert!(progress.end_transaction(PushedLast::WholeChange));
         assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(4));

@@ -181,7 +181,7 @@ impl ChunkQueue<'_> {
         loop {
             let asked = tokio::select! {
                 biased;
-                _ = &mut end => return AskOutcome::Long,
+                _ = &mut end => return AskOutcome::Over,
                 () = ready(()), if self.gives_way => return AskOutcome::GivesWay,
                 Some(asked) = self.receiver.recv() => asked,
             };
@@ -199,7 +199,7 @@ impl ChunkQueue<'_> {
             let asked = tokio::select! {
                 biased;
                 reached = delivered.wait_for(|delivered| *delivered >= chunk.number) => match reached {
-                    Ok(_) => return AskOutcome::Long,
+                    Ok(_) => return AskOutcome::Over,
                     // The session is ending.
                     Err(_) => return pending().await,
                 },
@@ -232,7 +232,8 @@ impl ChunkQueue<'_> {
 /// How a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AskOutcome {
-    Long,
+    /// It was waited for long enough.
+    Over,
     GivesWay,
     Replaced,
 }
@@ -259,16 +260,16 @@ async fn until_it_may_be_read(
     let ask = &asked.ask;
     // Otherwise rows of the stream would wait behind the rows of several chunks.
     let waited = asks.wait_for_delivery(delivered, asked).await;
-    if waited != AskOutcome::Long {
+    if waited != AskOutcome::Over {
         return waited;
     }
     if let Some(due) = due {
         let waited = asks.wait(sleep_until(due), ask).await;
-        if waited != AskOutcome::Long {
+        if waited != AskOutcome::Over {
             return waited;
         }
     }
-    let Some(most) = most else { return AskOutcome::Long };
+    let Some(most) = most else { return AskOutcome::Over };
     let mut logged = None;
     let lag = || slots.borrow().as_ref().and_then(|slots| lag_above(most, slots));
     while let Some((lag, what)) = lag() {
@@ -280,11 +281,11 @@ async fn until_it_may_be_read(
             );
         }
         let waited = asks.wait(sleep(LAG_LOOK), ask).await;
-        if waited != AskOutcome::Long {
+        if waited != AskOutcome::Over {
             return waited;
         }
     }
-    AskOutcome::Long
+    AskOutcome::Over
 }
 
 /// What is further behind the server than it may be, and how far.
@@ -409,7 +410,7 @@ async fn serve_in_order(
             Ask::Chunk(_) => {
                 until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
             }
-            _ => AskOutcome::Long,
+            _ => AskOutcome::Over,
         };
         if waited == AskOutcome::GivesWay {
             repeats.pause_end = due;
@@ -420,7 +421,7 @@ async fn serve_in_order(
         }
         let begun = Instant::now();
         let read = match waited {
-            AskOutcome::Long => insist(chunks, &ask, &mut asks, status).await,
+            AskOutcome::Over => insist(chunks, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
         let Some(ChunkRead { answer, rows }) = read else {
@@ -535,7 +536,7 @@ async fn insist(
         };
         if let Ok((pause, _)) = backoff.after(failure) {
             let waited = asks.wait(sleep(pause), ask).await;
-            if waited != AskOutcome::Long {
+            if waited != AskOutcome::Over {
                 return waited.answer();
             }
         }
@@ -641,9 +642,9 @@ mod tests {
         );
         assert!(early.await.is_err(), "it is not delivered");
         reached.send_replace(2);
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, AskOutcome::Long);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, AskOutcome::Over);
         // What is due already is read. Everything else gives way to the signal that came meanwhile.
-        assert_eq!(asks.wait(ready(()), &first.ask).await, AskOutcome::Long);
+        assert_eq!(asks.wait(ready(()), &first.ask).await, AskOutcome::Over);
         assert_eq!(asks.wait(pending::<()>(), &first.ask).await, AskOutcome::GivesWay);
 
         for (name, number) in [("b", 3), ("c", 4)] {
@@ -657,7 +658,7 @@ mod tests {
         let third = asks.next().await.unwrap();
         assert_eq!(third.ask.chunk(), Some("c"));
         reached.send_replace(4);
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, AskOutcome::Long);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, AskOutcome::Over);
     }
 
     fn ask(ask: Ask, number: u64) -> NumberedAsk {

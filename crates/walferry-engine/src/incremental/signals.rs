@@ -1,7 +1,7 @@
 //! Signals in the stream, and the incremental snapshot that they start.
 //!
 //! [`Signals`] connects the state machine ([`Incremental`]) with the stream, and owns all that belongs to a snapshot within a session. Each
-//! part has one job, and none knows another one:
+//! part has one job. Only [`Freshness`] and [`Slices`] know another one, the window:
 //!
 //! | part | what it knows |
 //! | --- | --- |

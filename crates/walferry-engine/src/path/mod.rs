@@ -10,19 +10,23 @@ mod counts;
 mod cursor;
 mod definitions;
 pub(crate) mod emit;
+mod error_policy;
 pub(crate) mod fate;
 mod heartbeat;
+mod held;
 mod observers;
 pub mod pipeline;
 pub(crate) mod plans;
 mod polled_rows;
+mod set_aside;
 mod shapes;
 mod spill_file;
 #[cfg(test)]
 mod testing;
 pub mod witness;
 
-pub use emit::{Converters, ErrorNames, ErrorPolicy};
+pub use emit::Converters;
+pub use error_policy::{ErrorNames, ErrorPolicy};
 pub use plans::{as_outboxes, names_fields_as_columns};
 pub use polled_rows::PolledTable;
 pub use shapes::TableShapes;

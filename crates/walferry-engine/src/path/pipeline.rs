@@ -35,7 +35,8 @@ use crate::{
     path::{
         change_observer::ObservedChange,
         cursor::{AsOrigin, ChangeNovelty, Cursor},
-        emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
+        emit::{Converters, Provenance, RecordEmitter},
+        error_policy::ErrorPolicy,
         heartbeat::Heartbeats,
         observers::ChangeObservers,
         plans::RelationPlans,
@@ -789,7 +790,7 @@ impl Pipeline {
 
     /// Whether the captured tables must be checked before the start: a transform needs an outbox among them, or their
     /// number is limited.
-    pub fn has_outbox(&self) -> bool {
+    pub fn checks_tables(&self) -> bool {
         self.emit.chain.has_outbox() || self.limit.is_some()
     }
 

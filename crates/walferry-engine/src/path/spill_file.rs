@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_put_away_is_found_and_leaves_nothing_in_the_folder() {
-        let folder = std::env::temp_dir().join(format!("walferry-shelf-{}", process::id()));
+        let folder = std::env::temp_dir().join(format!("walferry-spill-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
         for mut spill_file in [
             SpillFile::default(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_place_of_what_is_not_needed_any_more_is_used_again() {
-        let folder = std::env::temp_dir().join(format!("walferry-shelf-again-{}", process::id()));
+        let folder = std::env::temp_dir().join(format!("walferry-spill-again-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
         let mut spill_file = SpillFile::in_folder(folder.clone());
         let of_length = |n: usize, round: u8| vec![round; 50 + (n * 7 + usize::from(round) * 13) % 100];

@@ -5,9 +5,9 @@
 //! is stored and confirmed. The worker, in a crate above, gives each run a thread, and tells it its [`TargetState`]. This
 //! module may use path and delivery; they do not know it.
 
-pub mod book;
 mod channels;
 pub mod connector;
+pub mod connector_store;
 mod deputy;
 mod gap;
 mod known_gap;

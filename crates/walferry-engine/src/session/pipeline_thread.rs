@@ -38,7 +38,7 @@ pub(crate) struct PipelineThreadParts<K> {
     /// Where transactions end, if there are some.
     pub(crate) boundary: Option<CommitTiming>,
     /// What is sent when the transaction that ends is committed.
-    pub(crate) kept: KeptRecords,
+    pub(crate) kept_records: KeptRecords,
 }
 
 /// The session's handle of the thread.
@@ -73,7 +73,7 @@ impl PipelineThread {
         (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Waits until its producer is closed. Call this only after [`Progress::close`], and when no chunk can come any more
+    /// Waits until its producer is closed. Call this only after [`Progress::close`], and when no batch of frames can come any more
     /// or the thread was woken. May be called again.
     pub(crate) async fn gone(&mut self) {
         if let Some(gone) = &mut self.gone {
@@ -113,8 +113,8 @@ impl<K: Sink> PipelineThreadParts<K> {
     fn work(&mut self) -> Result<(), Failure> {
         self.status.set_awaited(None);
         let mut batch = Batch::default();
-        while let Some(chunk) = self.next() {
-            if !self.pipe(chunk, &mut batch)? {
+        while let Some(frames) = self.next() {
+            if !self.pipe(frames, &mut batch)? {
                 break;
             }
             let is_idle = self.frames.is_empty();
@@ -134,7 +134,7 @@ impl<K: Sink> PipelineThreadParts<K> {
             Unstored::Delivered => is_idle && boundary.ends_when_idle(&uncommitted),
         };
         // The records that were kept back belong to this transaction, so it cannot end before they are sent.
-        if is_due && self.kept.is_empty() {
+        if is_due && self.kept_records.is_empty() {
             self.progress.end_transaction(after);
         }
     }
@@ -154,13 +154,13 @@ impl<K: Sink> PipelineThreadParts<K> {
         if !self.wait_for_commit() {
             return Ok(false);
         }
-        if self.kept.is_empty() {
+        if self.kept_records.is_empty() {
             return Ok(true);
         }
         if !self.wait_for_lease() {
             return Ok(false);
         }
-        self.kept.send(&mut self.sink, &self.progress, &self.status)?;
+        self.kept_records.send(&mut self.sink, &self.progress, &self.status)?;
         Ok(true)
     }
 
@@ -182,11 +182,11 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.frames.blocking_recv()
     }
 
-    /// Sends one chunk through the pipeline. Returns whether to continue.
-    fn pipe(&mut self, mut chunk: FrameBatch, batch: &mut Batch) -> Result<bool, Failure> {
+    /// Sends one batch of frames through the pipeline. Returns whether to continue.
+    fn pipe(&mut self, mut received: FrameBatch, batch: &mut Batch) -> Result<bool, Failure> {
         let now = status::now_us() * 1000;
-        for frame in std::mem::take(&mut chunk.frames) {
-            let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);
+        for frame in std::mem::take(&mut received.frames) {
+            let result = self.pipeline.on_frame(frame, &received.bytes, now, batch);
             // Finish these before returning a failure, too: the rows before the one that failed must arrive.
             if batch.is_held() && (result.is_err() || !batch.may_hold_more()) && !self.finish(batch)? {
                 return Ok(false);
@@ -202,7 +202,7 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.status
             .counters
             .received_bytes
-            .fetch_add(chunk.bytes.len() as u64, Relaxed);
+            .fetch_add(received.bytes.len() as u64, Relaxed);
         self.deliver(batch)
     }
 
@@ -279,7 +279,7 @@ impl<K: Sink> PipelineThreadParts<K> {
         }
         // What lies before a record that waits must not wait with it.
         if self.progress.is_ending() && !batch.is_held() {
-            batch.keep(&mut self.kept, &self.progress);
+            batch.keep(&mut self.kept_records, &self.progress);
             return Ok(true);
         }
         if !self.send_kept()? || !batch.is_empty() && !self.wait_for_lease() {
@@ -292,7 +292,7 @@ impl<K: Sink> PipelineThreadParts<K> {
     /// Waits until there is room for more records. Returns whether to continue.
     fn make_room(&mut self) -> Result<bool, Failure> {
         loop {
-            let (progress, has_kept, mut waits) = (&self.progress, !self.kept.is_empty(), false);
+            let (progress, has_kept, mut waits) = (&self.progress, !self.kept_records.is_empty(), false);
             self.sink
                 .before_waiting(&mut || progress.has_room(std::mem::replace(&mut waits, true), has_kept));
             match progress.wait_for_room_or_commit(has_kept) {
@@ -428,7 +428,7 @@ mod tests {
             progress: Arc::clone(&progress),
             status: Arc::new(Status::new("c", "s")),
             boundary: Some(CommitTiming::WhenIdle(Duration::from_secs(1))),
-            kept: KeptRecords::default(),
+            kept_records: KeptRecords::default(),
         })
         .unwrap();
         thread.ended().await.unwrap();

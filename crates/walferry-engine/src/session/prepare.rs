@@ -632,7 +632,7 @@ where
     async fn check_requirements(&mut self) -> Result<Vec<TableFacts>, Failure> {
         let mut outboxes = Vec::new();
         let pipeline = (self.pipelines)(&StoredOffset::default())?;
-        if pipeline.has_outbox() {
+        if pipeline.checks_tables() {
             let tables = &self.settings.tables;
             // A database may have more tables than can be described in a short time.
             let columns = pipeline.outbox_columns();

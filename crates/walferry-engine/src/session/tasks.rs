@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reader    socket → frames; confirms what is stored (`Source::stream`)
-//! worker    frames → pipeline → producer (a thread of its own)
+//! pipeline  frames → pipeline → producer (a thread of its own)
 //! producer  acknowledgements → progress (the Kafka client's threads)
 //! offsets   progress → offset store → progress; soon after delivery
 //! ```
@@ -124,8 +124,8 @@ where
         let skips = Arc::new(RecordSkips::new(prepared.offset.skips.clone()));
         let (requests, mut requested) = source::requests();
         let (asks, mut asked) = unbounded_channel();
-        let spawned = self.spawn_worker(&prepared, skips.clone(), carried, &wires, receiver, (requests, asks));
-        let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
+        let spawned = self.spawn_pipeline(&prepared, skips.clone(), carried, &wires, receiver, (requests, asks));
+        let mut pipeline = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
         let signals = requests::feed(status, wires.frames.clone());
@@ -190,7 +190,7 @@ where
         let ended = tokio::select! {
             // Poll causes before their consequences.
             biased;
-            ended = worker.ended() => ended,
+            ended = pipeline.ended() => ended,
             ended = keeping.ended() => ended,
             ended = reading.ended() => ended,
             // A deputy reads no existing rows.
@@ -205,7 +205,7 @@ where
         let saved = match is_abandoned(target) {
             true => {
                 drop(keeping);
-                wires.abandon(&mut worker).await;
+                wires.abandon(&mut pipeline).await;
                 Ok(())
             }
             false => {
@@ -221,9 +221,9 @@ where
         };
         progress.close();
         wires.close(reading).await;
-        // The worker's channel ends when its last sender is dropped.
+        // The pipeline's channel ends when its last sender is dropped.
         drop(wires);
-        close_producer(&mut worker, target).await;
+        close_producer(&mut pipeline, target).await;
         carried.take(&mut requested);
         Ok(SessionEnd {
             by: by.map_err(|failure| worst(failure, progress.failure())),
@@ -232,7 +232,7 @@ where
     }
 
     /// Starts the pipeline's thread with its own producer.
-    fn spawn_worker(
+    fn spawn_pipeline(
         &mut self,
         prepared: &SessionStart,
         skips: Arc<RecordSkips>,
@@ -258,7 +258,7 @@ where
             progress: wires.progress.clone(),
             status: self.status.clone(),
             boundary: self.settings.boundary,
-            kept: KeptRecords::default(),
+            kept_records: KeptRecords::default(),
         })
     }
 }
@@ -274,10 +274,10 @@ fn worst(ended: Failure, reported: Option<Failure>) -> Failure {
 
 /// Waits until the session's producer is closed: two at once would mix the records of this session with those of the next. An orderly stop
 /// waits for it only so long.
-async fn close_producer(worker: &mut PipelineThread, target: &mut watch::Receiver<TargetState>) {
+async fn close_producer(pipeline: &mut PipelineThread, target: &mut watch::Receiver<TargetState>) {
     tokio::select! {
         biased;
-        () = worker.gone() => {}
+        () = pipeline.gone() => {}
         () = async { stopped(target).await; sleep(CLOSE).await } => {}
     }
 }
@@ -311,14 +311,14 @@ impl SessionChannels {
         &'a self,
         settings: &ConnectorSettings,
         status: &'a Status,
-        listener: SessionObserver<'a>,
+        observer: SessionObserver<'a>,
     ) -> OffsetWriter<'a, SessionObserver<'a>> {
         OffsetWriter {
             progress: &self.progress,
             status,
             stored: &self.stored,
             confirmable: settings.confirm.then_some(&self.confirmable),
-            listener,
+            observer,
             max_retries: settings.max_retries,
         }
     }
@@ -332,13 +332,13 @@ impl SessionChannels {
     }
 
     /// Another process goes on. It sends again whatever is under way, and may be about to begin.
-    async fn abandon(&self, worker: &mut PipelineThread) {
+    async fn abandon(&self, pipeline: &mut PipelineThread) {
         self.end();
         self.progress.close();
         self.confirmable.send_replace(None);
         // The other process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
         self.frames.wake();
-        let _ = timeout(CLOSE, worker.gone()).await;
+        let _ = timeout(CLOSE, pipeline.gone()).await;
     }
 
     /// The source's ends of the channels.
@@ -577,8 +577,8 @@ impl<F: Future> Task<F> {
 async fn drained(progress: &Progress, frames: &FrameSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !frames.is_empty() || is_uncommitted(progress, frames))
     {
-        // A notification may be an old one, so both are looked at again. A chunk's records are under way before the
-        // chunk is dropped.
+        // A notification may be an old one, so both are looked at again. A batch's records are under way before the
+        // batch is dropped.
         tokio::select! {
             () = progress.emptied.notified() => {}
             () = frames.freed() => {}

@@ -95,7 +95,7 @@ fn more_tables_than_the_guardrail_allows_are_a_warning_or_no_start() {
         let connector = fixture::connector(properties);
         let pipeline = fixture::pipeline_of(&connector, &StoredOffset::default());
         let facts: Vec<TableFacts> = std::iter::repeat_with(edges::facts).take(tables).collect();
-        pipeline.has_outbox().then(|| pipeline.check_tables(&facts))
+        pipeline.checks_tables().then(|| pipeline.check_tables(&facts))
     };
     let fail = r#""guardrail.collections.max": "2", "guardrail.collections.limit.action": "fail""#;
     assert_eq!(check(r#""guardrail.collections.limit.action": "fail""#, 9), None);

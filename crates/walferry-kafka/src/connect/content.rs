@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
-use walferry_engine::{WantedState, book::Configuration};
+use walferry_engine::{WantedState, connector_store::Configuration};
 
 pub(super) const CONNECTOR: &str = "connector-";
 pub(super) const TARGET: &str = "target-state-";
@@ -11,7 +11,7 @@ const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask
 
 /// The content of the topic.
 #[derive(Debug, Default)]
-pub(super) struct BookContent {
+pub(super) struct ConfigContent {
     pub(super) configurations: BTreeMap<String, Configuration>,
     pub(super) targets: BTreeMap<String, WantedState>,
 }
@@ -23,7 +23,7 @@ pub(super) fn class(configuration: &Configuration) -> &str {
         .map_or("", |(_, class)| class.trim())
 }
 
-impl BookContent {
+impl ConfigContent {
     /// Applies a record. Like Connect, skips records that it does not understand.
     pub(super) fn learn(&mut self, key: &str, value: Option<&Json>) {
         if let Some(name) = key.strip_prefix(TARGET) {
@@ -108,7 +108,7 @@ mod tests {
             ("target-state-c", None),
             ("logger-cluster-x", Some(r#"{"level":"DEBUG"}"#)),
         ];
-        let mut known = BookContent::default();
+        let mut known = ConfigContent::default();
         for (key, value) in records {
             let value = value.and_then(|value| serde_json::from_str(value).ok());
             known.learn(key, value.as_ref());

@@ -194,8 +194,8 @@ pub(super) struct GroupErrors {
     topic: String,
     denied: watch::Sender<Option<Failure>>,
     agreement: Arc<Agreement>,
-    /// Errors that were told before. The client repeats them.
-    told: BTreeSet<String>,
+    /// Errors that were logged before. The client repeats them.
+    logged: BTreeSet<String>,
 }
 
 impl GroupErrors {
@@ -210,7 +210,7 @@ impl GroupErrors {
             topic,
             denied,
             agreement,
-            told: BTreeSet::new(),
+            logged: BTreeSet::new(),
         }
     }
 
@@ -239,7 +239,7 @@ impl GroupErrors {
             }
             _ => {
                 // The client restores a broken connection by itself. This line gives the reason for a long wait.
-                match self.told.insert(error.to_string()) {
+                match self.logged.insert(error.to_string()) {
                     true => {
                         warn!(%error, group, "the Kafka client that waits for its turn on Connect's topics reports an error")
                     }

@@ -159,7 +159,7 @@ impl ClientContext for Context {}
 
 /// Tells the partition that has the record.
 struct Delivery {
-    told: oneshot::Sender<Result<i32, Code>>,
+    sender: oneshot::Sender<Result<i32, Code>>,
     /// The least offset that the record can have, by partition.
     lower_bounds: Arc<HashMap<i32, i64>>,
     /// The partition that it goes to, if the topic is as it was.
@@ -188,7 +188,7 @@ impl ProducerContext for Context {
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };
         // The caller may have stopped waiting.
-        let _ = delivery.told.send(result);
+        let _ = delivery.sender.send(result);
     }
 }
 
@@ -733,9 +733,9 @@ impl Log {
                 ),
             ));
         }
-        let (told, delivered) = oneshot::channel();
+        let (sender, delivered) = oneshot::channel();
         let delivery = Delivery {
-            told,
+            sender,
             lower_bounds: self.lower_bounds.now(),
             expected: partition.or_else(|| self.expected(&entry.key)),
         };

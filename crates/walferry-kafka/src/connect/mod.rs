@@ -2,9 +2,9 @@
 //! Walferry has written, and vice versa.
 
 mod agreement;
-mod book;
 mod client_id;
 mod confirmation;
+mod connector_store;
 mod contact;
 mod content;
 mod driver;
@@ -27,7 +27,7 @@ use walferry_config::{Options, Worker};
 use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
 pub use agreement::Disagreement;
-pub use book::TopicBook;
+pub use connector_store::TopicConnectorStore;
 pub use contact::Question;
 pub use driver::{GroupClient, MemberLooks, MembershipDriver};
 pub use group::{Clock, Lease, Queue};

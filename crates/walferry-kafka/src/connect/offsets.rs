@@ -268,13 +268,13 @@ impl OffsetLog {
     /// Fails if the topic is not the one any more that was read.
     async fn refuse_replaced(&self) -> Result<(), Failure> {
         if self.0.log.is_in_doubt() {
-            let (told, heard) = oneshot::channel();
+            let (sender, receiver) = oneshot::channel();
             let log = self.clone();
             let _ = thread::Builder::new()
                 .name("offset-topic".into())
-                .spawn(move || told.send(log.0.log.resolve_doubt()));
+                .spawn(move || sender.send(log.0.log.resolve_doubt()));
             // Without a thread, it stays in doubt until the next offset.
-            if let Ok(resolved) = heard.await {
+            if let Ok(resolved) = receiver.await {
                 resolved?;
             }
         }
@@ -549,18 +549,18 @@ mod tests {
         let key = b"[\"shop\",{\"server\":\"orders\"}]";
         let home = partition_of(key, 25);
         let (one, other) = ((home + 1) % 25, (home + 2) % 25);
-        let told = |places: &[(i32, Option<OffsetRecord>)]| {
+        let found = |places: &[(i32, Option<OffsetRecord>)]| {
             let latest = Latest([(key.to_vec(), places.iter().cloned().collect())].into());
             latest.get(key, "offsets", 25)
         };
         assert_eq!(
-            told(&[(one, record("old")), (home, record("new")), (other, record("older"))]).unwrap(),
+            found(&[(one, record("old")), (home, record("new")), (other, record("older"))]).unwrap(),
             record("new")
         );
-        assert_eq!(told(&[(one, record("old")), (home, None)]).unwrap(), None);
-        assert_eq!(told(&[(one, record("only"))]).unwrap(), record("only"));
-        assert_eq!(told(&[(one, None)]).unwrap(), None);
-        let refused = told(&[(one, record("a")), (other, record("b"))]).unwrap_err();
+        assert_eq!(found(&[(one, record("old")), (home, None)]).unwrap(), None);
+        assert_eq!(found(&[(one, record("only"))]).unwrap(), record("only"));
+        assert_eq!(found(&[(one, None)]).unwrap(), None);
+        let refused = found(&[(one, record("a")), (other, record("b"))]).unwrap_err();
         assert_eq!(refused.kind, Kind::TwoOffsets);
         assert_eq!(Latest::default().get(key, "offsets", 25).unwrap(), None);
     }

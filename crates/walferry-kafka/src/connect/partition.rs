@@ -21,9 +21,9 @@ fn murmur2(bytes: &[u8]) -> u32 {
         let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
         hash = hash.wrapping_mul(FACTOR) ^ mix(word);
     }
-    let rest = words.remainder();
-    if !rest.is_empty() {
-        let word = rest.iter().rev().fold(0, |word, &byte| (word << 8) | u32::from(byte));
+    let tail = words.remainder();
+    if !tail.is_empty() {
+        let word = tail.iter().rev().fold(0, |word, &byte| (word << 8) | u32::from(byte));
         hash = (hash ^ word).wrapping_mul(FACTOR);
     }
     hash = (hash ^ (hash >> 13)).wrapping_mul(FACTOR);

@@ -37,8 +37,8 @@ impl StatusKey {
         if let Some(name) = key.strip_prefix(CONNECTOR) {
             return Some(Self::Connector(name.to_owned()));
         }
-        if let Some(rest) = key.strip_prefix(TASK) {
-            let (name, task) = rest.rsplit_once('-')?;
+        if let Some(task_key) = key.strip_prefix(TASK) {
+            let (name, task) = task_key.rsplit_once('-')?;
             return Some(Self::Task(name.to_owned(), task.parse().ok()?));
         }
         let (topic, name) = key.strip_prefix(TOPIC)?.split_once(TOPIC_OF)?;

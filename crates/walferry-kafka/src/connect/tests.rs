@@ -104,19 +104,19 @@ fn states_are_read_as_the_last_process_has_left_them() {
 fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks() {
     let cluster = DemoCluster::start(1).unwrap();
     let topics = topics(&cluster);
-    let denied = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 3];
-    cluster.mock().request_errors(RDKafkaApiKey::JoinGroup, &denied);
+    let denied_codes = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 3];
+    cluster.mock().request_errors(RDKafkaApiKey::JoinGroup, &denied_codes);
     cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
     let member = Membership::join(&topics, "http://a:8083", true).unwrap();
-    let (told, share) = (member.denied(), member.share());
-    wait_for("the refusal to be told", || told.borrow().is_some());
-    let failure = told.borrow().clone().expect("it was told");
+    let (denied, share) = (member.denied(), member.share());
+    wait_for("the refusal to be told", || denied.borrow().is_some());
+    let failure = denied.borrow().clone().expect("it was told");
     assert_eq!(failure.kind, Kind::KafkaDenied);
     let hint = failure.hint().unwrap_or_default();
     assert!(failure.to_string().contains("walferry-connect"), "{failure}");
     assert!(hint.contains("--operation Read --group walferry-connect"), "{hint}");
     wait_for("its share", || share.borrow().held == everything());
-    assert_eq!(*told.borrow(), None);
+    assert_eq!(*denied.borrow(), None);
 }
 
 #[test]

@@ -41,7 +41,7 @@ use crate::{
         origin::DeliveryTag,
         refusal::{Fate, is_of_size},
         reporter::Reporter,
-        set_aside::{Aside, Letter, LetterForm, RefusedRecord},
+        set_aside::{Letter, LetterForm, RefusedRecord, SetAsideOutcome},
     },
 };
 
@@ -132,7 +132,7 @@ impl Leftovers {
     }
 
     /// How many records the present client counts although what became of them is known.
-    fn kept(&self) -> usize {
+    fn known_outcomes(&self) -> usize {
         let alive = self.events.iter().filter(|(event, _)| event.strong_count() > 0);
         alive.map(|(_, reports)| reports).sum()
     }
@@ -182,8 +182,8 @@ impl Reporter {
         }
         self.line.close();
         let mut left = Leftovers::new(&self.client);
-        let kept = self.keep(&mut left, polled, reports.len(), undelivered);
-        let mended = kept.and_then(|()| match self.is_alone {
+        let collected = self.keep(&mut left, polled, reports.len(), undelivered);
+        let mended = collected.and_then(|()| match self.is_alone {
             true => self.go_on_alone(&mut left),
             false => self.send_again(&mut left),
         });
@@ -274,10 +274,10 @@ impl Reporter {
 
     /// Waits until it is known of each record of the present client whether Kafka has it. What is not under way to a broker is given up.
     fn drain(&mut self, left: &mut Leftovers) -> Result<(), Failure> {
-        while self.client.outstanding() > left.kept() && !self.acks.is_stopping() {
+        while self.client.outstanding() > left.known_outcomes() && !self.acks.is_stopping() {
             // Again and again: a batch that a broker refuses because one before it is missing goes back into the queue.
             self.client.producer().purge(PurgeConfig::default().queue());
-            while self.client.outstanding() > left.kept()
+            while self.client.outstanding() > left.known_outcomes()
                 && let Some(polled) = self.client.poll(WAIT)
             {
                 self.hear(left, &Rc::new(polled))?;
@@ -435,10 +435,10 @@ impl Reporter {
                 let decided = self.with_refused(report, |refused| {
                     self.dead_letters
                         .set_aside(&self.topics, &refused.culprit, &failure)
-                        .map(|aside| match aside {
+                        .map(|outcome| match outcome {
                             None => Decision::Stop,
-                            Some(Aside::Dropped) => Decision::Drop,
-                            Some(Aside::Topic(_)) => Decision::Send,
+                            Some(SetAsideOutcome::Dropped) => Decision::Drop,
+                            Some(SetAsideOutcome::Topic(_)) => Decision::Send,
                         })
                 });
                 if matches!(decided, Ok(Decision::Send)) {

@@ -44,7 +44,7 @@ use crate::{
         line::Line,
         origin::{DeliveryTag, TableNames},
         reporter::{Refusals, Reporter},
-        set_aside::{Aside, DeadLetters, Letter, RefusedRecord, SetAsideCount},
+        set_aside::{DeadLetters, Letter, RefusedRecord, SetAsideCount, SetAsideOutcome},
         thick::Thick,
         transactions::Transactions,
     },
@@ -534,8 +534,8 @@ impl Producer {
         let dead_letters = self.dead_letters.clone();
         match dead_letters.set_aside(&self.topics, &refused.culprit, &failure)? {
             None => {}
-            Some(Aside::Dropped) => self.acks.delivered(opaque.sequence()),
-            Some(Aside::Topic(name)) => {
+            Some(SetAsideOutcome::Dropped) => self.acks.delivered(opaque.sequence()),
+            Some(SetAsideOutcome::Topic(name)) => {
                 let letter = Letter::new(failure, code);
                 let sent = self.send_letter(&dead_letters, name, &refused, &letter, opaque)?;
                 sent.map_err(|code| letter.refused(name, code))?;

@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(fates(None, errors), expected, "{errors:?}");
         }
         let errors = [Some(InvalidRecord), Some(Other), Some(InvalidRecord)];
-        let told = fates(Some(InvalidTimestamp), &errors);
-        assert_eq!(told, [Refused(InvalidTimestamp), Unsent, Refused(InvalidTimestamp)]);
+        let fates = fates(Some(InvalidTimestamp), &errors);
+        assert_eq!(fates, [Refused(InvalidTimestamp), Unsent, Refused(InvalidTimestamp)]);
     }
 }

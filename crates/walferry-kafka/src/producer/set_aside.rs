@@ -82,7 +82,7 @@ pub(crate) struct RefusedRecord<'a> {
 }
 
 /// What becomes of a refused record.
-pub(crate) enum Aside<'a> {
+pub(crate) enum SetAsideOutcome<'a> {
     /// Nothing is sent for it.
     Dropped,
     /// A dead letter goes to this topic. Its delivery settles the refused record.
@@ -186,8 +186,8 @@ impl DeadLetters {
         topics: &Topics,
         culprit: &FailedRecord<'_>,
         failure: &Failure,
-    ) -> Result<Option<Aside<'_>>, Failure> {
-        let aside = match &self.settings.set_aside {
+    ) -> Result<Option<SetAsideOutcome<'_>>, Failure> {
+        let outcome = match &self.settings.set_aside {
             SetAside::No => return Err(failure.clone()),
             // What the dead-letter topic refuses has nowhere else to go.
             SetAside::Topic { name, .. } if name == culprit.topic => return Err(failure.clone()),
@@ -199,7 +199,7 @@ impl DeadLetters {
                     "dropped by errors.tolerance=all: {}",
                     failure.for_log()
                 );
-                Aside::Dropped
+                SetAsideOutcome::Dropped
             }
             SetAside::Topic {
                 name,
@@ -221,11 +221,11 @@ impl DeadLetters {
                     "set aside by errors.tolerance=all: {}",
                     failure.for_log()
                 );
-                Aside::Topic(name)
+                SetAsideOutcome::Topic(name)
             }
         };
         self.count.count(culprit.topic, failure);
-        Ok(Some(aside))
+        Ok(Some(outcome))
     }
 
     /// Whether records are set aside at all.

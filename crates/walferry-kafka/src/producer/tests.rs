@@ -236,8 +236,8 @@ fn a_client_that_has_met_very_many_topics_is_replaced_and_loses_no_order() {
         for topic in &topics {
             let value = round.to_string();
             world.send(&record(topic, Some(b"k"), Some(value.as_bytes()))).unwrap();
-            let met = world.producer.as_ref().unwrap().topics_met();
-            assert!(met <= 3, "{met} topics are kept");
+            let topic_count = world.producer.as_ref().unwrap().topics_met();
+            assert!(topic_count <= 3, "{topic_count} topics are kept");
         }
     }
     world.settled().unwrap();
@@ -308,8 +308,8 @@ fn a_rejected_record_does_not_count_as_delivered_when_a_later_one_is_accepted() 
                 (Kind::KafkaDelivery, Disposition::Replay)
             );
             let text = failure.to_string();
-            let told = "for topic t, partition 0, from table public.orders, LSN 1/1 may be missing";
-            assert!(text.contains(told), "{text}");
+            let expected = "for topic t, partition 0, from table public.orders, LSN 1/1 may be missing";
+            assert!(text.contains(expected), "{text}");
             assert!(world.progress.position(1).is_some(), "it counts as delivered");
         }
     }

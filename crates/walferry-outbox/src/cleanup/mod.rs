@@ -340,9 +340,9 @@ impl Cleaner {
         Ok(round)
     }
 
-    /// Takes over what was kept, where this begins, where the stream did not go on where it was, and once it is known to be of this server.
-    fn take_over(&mut self, stored: &RunBounds) {
-        let (breaks, bounds) = stored.get();
+    /// Takes over the stored lower bounds: in the first round, after each break of the stream, and once the server is recognised.
+    fn take_over(&mut self, run: &RunBounds) {
+        let (breaks, bounds) = run.get();
         let goes_on = self.breaks.replace(breaks) == Some(breaks);
         let is_recognised = std::mem::take(&mut self.is_recognised_anew);
         match (goes_on, is_recognised) {
@@ -361,12 +361,12 @@ impl Cleaner {
     }
 
     /// Has the lower bounds stored with the offset.
-    fn keep_bounds(&mut self, stored: &RunBounds) {
+    fn keep_bounds(&mut self, run: &RunBounds) {
         let (Some(breaks), Some(server)) = (self.breaks, &self.server) else {
             return;
         };
         let (tables, left) = self.bounds.stored();
-        for table in stored.keep(breaks, server, tables, left) {
+        for table in run.keep(breaks, server, tables, left) {
             self.said.once(format!("{table} has too many partitions"), || {
                 tracing::warn!(
                     table,
@@ -542,7 +542,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Goes through the tables in turn: from the one after that which the last round has ended with, to one that has more rows than a batch.
+    /// Goes through the tables in turn, beginning behind the one at which the last round stopped, and stops at the first that has more rows than
+    /// a batch takes.
     async fn remove(&mut self, sql: &Sql, xmin: i64, now_us: i64, round: &mut Round) -> Result<(), Error> {
         let started = Instant::now();
         for _ in 0..self.targets.len() {

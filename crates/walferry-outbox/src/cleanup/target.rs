@@ -199,14 +199,14 @@ impl Batches {
         let (column, is_over) = (identifier(&table.column), table.is_over());
         let (first, last) = (time.at_us("$2"), time.at_us("$3"));
         // For the planner: it leaves out partitions by constants.
-        let window = format!("{column} >= {first} AND {column} <= {last}");
+        let in_range = format!("{column} >= {first} AND {column} <= {last}");
         // The planner takes nearly all rows for ones that may not go, and would then read and sort all that are due for each batch. OFFSET keeps
         // the two conditions apart: rows come by the index, in their order, until there are enough.
         let batch = format!(
             "WITH batch AS MATERIALIZED (
                SELECT part, place, at FROM (
                  SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {from}
-                 WHERE {window} AND {is_over} ORDER BY {column} OFFSET 0
+                 WHERE {in_range} AND {is_over} ORDER BY {column} OFFSET 0
                ) due WHERE {} {order} LIMIT $4
              )",
             may_go(time)
@@ -222,7 +222,7 @@ impl Batches {
                 format!(
                     "{batch}, removed AS (
                        DELETE FROM {from}
-                       WHERE {window} AND {is_over} AND ctid = ANY (ARRAY (SELECT place FROM batch))
+                       WHERE {in_range} AND {is_over} AND ctid = ANY (ARRAY (SELECT place FROM batch))
                          AND (tableoid, ctid) IN (SELECT part, place FROM batch) AND (SELECT "
                 ),
                 " IS NOT NULL)

@@ -38,7 +38,7 @@ fn meet(mode: SslMode, host: &str, trusted: &Certificate, chain: &[&Certificate]
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("root.crt");
     std::fs::write(&file, trusted.pem()).unwrap();
-    let Endpoint(mut settings, ..) = Endpoint::nowhere();
+    let Endpoint { mut settings, .. } = Endpoint::nowhere();
     settings.sslmode = mode;
     settings.hostname = HostName::parse(host).unwrap();
     settings.sslrootcert = Some(file.to_str().unwrap().to_owned());

@@ -1,6 +1,6 @@
 //! Connections to a server: address, TLS, authentication and session settings, for both replication and SQL.
 
-mod certificate;
+mod channel_binding;
 #[cfg(test)]
 mod java_verdicts;
 mod login;
@@ -44,7 +44,14 @@ use sslmode::Encryption;
 
 /// Where the server is and who we are.
 #[derive(Debug, Clone)]
-pub struct Endpoint(PostgresSection, Option<OneServer>, PlainText, StartupRefused);
+pub struct Endpoint {
+    settings: PostgresSection,
+    /// The server that all connections must reach, if it has to be one.
+    one_server: Option<OneServer>,
+    plain_text: PlainText,
+    /// Whether a pooler refuses settings at startup.
+    startup_refused: StartupRefused,
+}
 
 /// Removes the time limits of a session. Skips limits that the server's version does not have.
 pub(crate) const LIFT_LIMITS: &str = "
@@ -58,34 +65,45 @@ pub(crate) const ALL_ROWS: &str = "SET row_security = off";
 impl Endpoint {
     /// Does not connect yet.
     pub fn new(settings: PostgresSection) -> Self {
-        Self(settings, None, PlainText::default(), StartupRefused::default())
+        Self {
+            settings,
+            one_server: None,
+            plain_text: PlainText::default(),
+            startup_refused: StartupRefused::default(),
+        }
     }
 
     /// The same, whose connections must all reach one server. Clones share this.
     pub(crate) fn of_one_server(self) -> Self {
-        Self(self.0, Some(OneServer::default()), self.2, self.3)
+        Self {
+            one_server: Some(OneServer::default()),
+            ..self
+        }
     }
 
     /// The same, which shows on the page that a connection is not encrypted although the server offers it.
     pub(crate) fn shown_by(self, status: Arc<Status>) -> Self {
-        Self(self.0, self.1, self.2.shown_by(status), self.3)
+        Self {
+            plain_text: self.plain_text.shown_by(status),
+            ..self
+        }
     }
 
     /// The warning about a connection that is not encrypted although the server offers it.
     pub(crate) fn plain_text(&self) -> Option<Diagnosis> {
-        self.2.warning()
+        self.plain_text.warning()
     }
 
     /// From the next connection on, it may be another server.
     pub(crate) fn forget_server(&self) {
-        if let Some(server) = &self.1 {
+        if let Some(server) = &self.one_server {
             server.forget();
         }
     }
 
     /// Host and port, for messages.
     pub fn address(&self) -> String {
-        stream::host_and_port(&self.0)
+        stream::host_and_port(&self.settings)
     }
 
     /// Opens a connection for ordinary SQL.
@@ -94,9 +112,9 @@ impl Endpoint {
     /// The server cannot be reached, or refuses the connection.
     pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
         let sql = self
-            .log_in(|startup, stream| sql::login(&self.0, purpose, startup, stream))
+            .log_in(|startup, stream| sql::login(&self.settings, purpose, startup, stream))
             .await?;
-        if let Some(server) = &self.1 {
+        if let Some(server) = &self.one_server {
             let started = self.in_time(sql.texts(one_server::DOING, one_server::QUERY)).await?;
             server.reached(&self.address(), started)?;
         }
@@ -106,9 +124,9 @@ impl Endpoint {
     /// Opens a connection for replication commands.
     pub(crate) async fn replication(&self) -> Result<Wire, Error> {
         let mut wire = self
-            .log_in(|startup, stream| login::replication(&self.0, startup, stream))
+            .log_in(|startup, stream| login::replication(&self.settings, startup, stream))
             .await?;
-        if let Some(server) = &self.1 {
+        if let Some(server) = &self.one_server {
             let started = self.in_time(wire.command(one_server::DOING, one_server::QUERY)).await?;
             server.reached(&self.address(), started)?;
         }
@@ -117,10 +135,10 @@ impl Endpoint {
 
     /// The result of what belongs to the login.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        within(self.0.connect_timeout, work).await.unwrap_or_else(|| {
+        within(self.settings.connect_timeout, work).await.unwrap_or_else(|| {
             Err(Error::LoginTimeout {
                 address: self.address(),
-                seconds: self.0.connect_timeout.as_secs(),
+                seconds: self.settings.connect_timeout.as_secs(),
             })
         })
     }
@@ -154,10 +172,10 @@ impl Endpoint {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let startup = self.3.startup();
+        let startup = self.startup_refused.startup();
         match self.attempts(|stream| login(startup, stream)).await {
             Err(error) if startup == Startup::Full && error.is_startup_refused() => {
-                self.3.refuse();
+                self.startup_refused.refuse();
                 self.attempts(|stream| login(Startup::Bare, stream)).await
             }
             done => done,
@@ -170,12 +188,12 @@ impl Endpoint {
         F: Future<Output = Result<T, Error>>,
     {
         let mut first_refusal = None;
-        let attempts = sslmode::attempts(self.0.sslmode);
+        let attempts = sslmode::attempts(self.settings.sslmode);
         for (index, encryption) in attempts.iter().enumerate() {
             let failure = match self.attempt(*encryption, &login).await {
                 Ok(session) => {
                     if let (Encryption::Plain, Some(refusal)) = (encryption, &first_refusal) {
-                        self.2.is_used(&self.address(), refusal);
+                        self.plain_text.is_used(&self.address(), refusal);
                     }
                     return Ok(session);
                 }
@@ -200,8 +218,8 @@ impl Endpoint {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let socket = Stream::reach(&self.0).await?;
-        let login = async { login(Stream::open(&self.0, socket, encryption).await?).await };
+        let socket = Stream::reach(&self.settings).await?;
+        let login = async { login(Stream::open(&self.settings, socket, encryption).await?).await };
         self.in_time(login).await
     }
 }
@@ -214,32 +232,27 @@ impl Endpoint {
 
         use walferry_config::{HostName, Value};
 
-        Self(
-            PostgresSection {
-                hostname: HostName::parse("localhost").unwrap(),
-                port: 1,
-                user: "u".to_owned(),
-                password: None,
-                dbname: "d".to_owned(),
-                sslmode: Default::default(),
-                sslrootcert: None,
-                sslcrl: None,
-                sslcert: None,
-                sslkey: None,
-                sslkey_check_mode: true,
-                sslpassword: None,
-                require_auth: None,
-                channel_binding: Default::default(),
-                tcp_keepalive: true,
-                connect_timeout: Duration::from_secs(1),
-                initial_statements: Vec::new(),
-                query_timeout: Duration::ZERO,
-                options: None,
-                ssl_negotiation: Default::default(),
-            },
-            None,
-            PlainText::default(),
-            StartupRefused::default(),
-        )
+        Self::new(PostgresSection {
+            hostname: HostName::parse("localhost").unwrap(),
+            port: 1,
+            user: "u".to_owned(),
+            password: None,
+            dbname: "d".to_owned(),
+            sslmode: Default::default(),
+            sslrootcert: None,
+            sslcrl: None,
+            sslcert: None,
+            sslkey: None,
+            sslkey_check_mode: true,
+            sslpassword: None,
+            require_auth: None,
+            channel_binding: Default::default(),
+            tcp_keepalive: true,
+            connect_timeout: Duration::from_secs(1),
+            initial_statements: Vec::new(),
+            query_timeout: Duration::ZERO,
+            options: None,
+            ssl_negotiation: Default::default(),
+        })
     }
 }

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn own_settings_come_after_those_of_the_user() {
-        let Endpoint(mut settings, ..) = Endpoint::nowhere();
+        let Endpoint { mut settings, .. } = Endpoint::nowhere();
         settings.options = Some("-c DateStyle=German -c work_mem=64MB".to_owned());
         settings.query_timeout = Duration::from_secs(2);
         let expected = "-c DateStyle=German -c work_mem=64MB -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 \
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn behind_a_pooler_every_setting_comes_after_the_login() {
-        let Endpoint(settings, ..) = Endpoint::nowhere();
+        let Endpoint { settings, .. } = Endpoint::nowhere();
         let bare = startup_parameters(&settings, "a name", Startup::Bare);
         let names: Vec<&str> = bare.iter().map(|(name, _)| *name).collect();
         assert_eq!(

@@ -43,8 +43,8 @@ pub(crate) fn verification(mode: SslMode, has_root: bool) -> Verification {
     }
 }
 
-/// Whether a connection is made in plain text rather than not at all. Then a certificate that is not trusted is no reason to give up
-/// encryption.
+/// Whether this mode connects in plain text rather than not at all. If so, a certificate that is not trusted is noted, and the connection
+/// stays encrypted: to refuse it would end in plain text.
 pub(crate) const fn is_optional(mode: SslMode) -> bool {
     matches!(mode, SslMode::Disable | SslMode::Allow | SslMode::Prefer)
 }

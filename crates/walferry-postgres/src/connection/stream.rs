@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_openssl::SslStream;
 use walferry_config::connector::{PostgresSection, SslNegotiation};
 
-use super::certificate::tls_server_end_point;
+use super::channel_binding::tls_server_end_point;
 use super::methods::LoginWatch;
 use super::sslmode::Encryption;
 use super::tls;
@@ -255,11 +255,11 @@ mod tests {
     async fn a_vanished_server_is_noticed_after_a_minute_and_a_half() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut endpoint = Endpoint::nowhere();
-        endpoint.0.port = listener.local_addr().unwrap().port();
-        endpoint.0.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
+        endpoint.settings.port = listener.local_addr().unwrap().port();
+        endpoint.settings.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
         for kept_alive in [true, false] {
-            endpoint.0.tcp_keepalive = kept_alive;
-            let socket = Stream::reach(&endpoint.0).await.unwrap();
+            endpoint.settings.tcp_keepalive = kept_alive;
+            let socket = Stream::reach(&endpoint.settings).await.unwrap();
             let socket = SockRef::from(&socket);
             assert_eq!(socket.keepalive().unwrap(), kept_alive);
             #[cfg(target_os = "linux")]
@@ -275,8 +275,8 @@ mod tests {
     async fn a_server_that_does_not_answer_the_request_for_tls_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut endpoint = Endpoint::nowhere();
-        endpoint.0.port = listener.local_addr().unwrap().port();
-        endpoint.0.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
+        endpoint.settings.port = listener.local_addr().unwrap().port();
+        endpoint.settings.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
         let refused = endpoint.replication().await;
         assert!(
             matches!(refused, Err(Error::LoginTimeout { seconds: 1, .. })),

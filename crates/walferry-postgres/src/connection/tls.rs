@@ -544,7 +544,7 @@ mod tests {
             .flat_map(|root| root.certificate.to_pem().unwrap())
             .collect();
         std::fs::write(&file, pem).unwrap();
-        let Endpoint(mut settings, ..) = Endpoint::nowhere();
+        let Endpoint { mut settings, .. } = Endpoint::nowhere();
         settings.sslmode = mode;
         settings.hostname = HostName::parse("localhost").unwrap();
         settings.sslrootcert = (!roots.is_empty()).then(|| file.to_str().unwrap().to_owned());

@@ -291,7 +291,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (ours, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         (
-            Wire::new(Stream::plain(&crate::connection::Endpoint::nowhere().0, ours.unwrap())),
+            Wire::new(Stream::plain(
+                &crate::connection::Endpoint::nowhere().settings,
+                ours.unwrap(),
+            )),
             accepted.unwrap().0,
         )
     }

@@ -139,8 +139,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             }
             let end = piece.end.take();
             if !piece.frames.is_empty() {
-                let chunk = FrameBatch::new(piece.bytes, piece.frames);
-                let handed_over = hand_over(frames.send(chunk), catalog);
+                let batch = FrameBatch::new(piece.bytes, piece.frames);
+                let handed_over = hand_over(frames.send(batch), catalog);
                 match self.reporter.attend(StreamPhase::Run, handed_over).await? {
                     AttendOutcome::Done(sent) => sent?,
                     AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
@@ -186,7 +186,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     }
 }
 
-/// Waits until a chunk is taken. Nothing is read meanwhile. A server that shuts down waits until its walsender has sent
+/// Waits until a batch is taken. Nothing is read meanwhile. A server that shuts down waits until its walsender has sent
 /// everything, so only the end of the connection frees it.
 async fn hand_over(
     sending: impl Future<Output = Result<(), PipelineEnded>>,
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn status_goes_out_while_nobody_takes_the_chunks() {
+    async fn status_goes_out_while_nobody_takes_the_batches() {
         let mut setup = Setup::new();
         let (sender, receiver) = frame_channel(1);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);

@@ -67,7 +67,7 @@ struct SignalFile {
     /// The beginning of the file: the lines that were looked at. Another file of the same name is recognised by it.
     seen: String,
     /// What of it stays: lines that are no signals.
-    kept: String,
+    other_lines: String,
     /// The ticket of the last signal that was passed on.
     last: u64,
     /// What the file had at the last look, if it did not end with a line break: somebody may still be writing the last line.
@@ -95,7 +95,7 @@ impl SignalFile {
                         "a line is not a signal, and stays in the file"
                     );
                 }
-                self.kept.push_str(line);
+                self.other_lines.push_str(line);
             }
             self.seen.push_str(line);
         }
@@ -112,7 +112,7 @@ impl SignalFile {
         if !text.starts_with(&self.seen) {
             // Somebody has emptied it, or written another one.
             self.seen.clear();
-            self.kept.clear();
+            self.other_lines.clear();
         }
         if !text.is_empty() && !text.ends_with('\n') && text != self.unfinished {
             self.unfinished = text;
@@ -123,16 +123,16 @@ impl SignalFile {
 
     /// Removes the signals, unless the file has lines that were not looked at. A file without signals is not written to.
     fn remove_signals(&mut self) -> io::Result<()> {
-        if self.kept == self.seen {
+        if self.other_lines == self.seen {
             return Ok(());
         }
         let mut file = self.open()?;
         if regular::read_text(&file)? == self.seen {
             file.rewind()?;
             // What stays is never longer than what is there, so a crash in between leaves what stays in the file, too.
-            file.write_all(self.kept.as_bytes())?;
-            file.set_len(self.kept.len() as u64)?;
-            self.seen.clone_from(&self.kept);
+            file.write_all(self.other_lines.as_bytes())?;
+            file.set_len(self.other_lines.len() as u64)?;
+            self.seen.clone_from(&self.other_lines);
             self.unfinished.clear();
         }
         Ok(())
@@ -181,14 +181,14 @@ mod tests {
         };
         let status = Status::new("c", "s");
         let (one, two) = (line("1") + "\n", line("2") + "\n");
-        let (half, rest) = two.split_at(9);
+        let (half, other_half) = two.split_at(9);
         // What is written into the file, how many signals have been passed on then, and what stays when the offset with them is stored.
         let cases = [
             (None, 0, None),
             (Some(one.clone()), 1, None),
             (Some(one.clone()), 1, None),
             (Some(format!("{one}{half}")), 1, None),
-            (Some(format!("{one}{half}{rest}")), 2, None),
+            (Some(format!("{one}{half}{other_half}")), 2, None),
             (Some(format!("{one}{two}")), 2, Some("")),
             (Some(line("3")), 2, None),
             // Nobody has gone on with it since.

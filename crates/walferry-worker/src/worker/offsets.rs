@@ -17,28 +17,28 @@ use crate::{
     loaded::Loaded,
     store::TopicNote,
     stores,
-    worker::{Clerk, ClerkCommand, ConnectorOrigin, Herd, keeper, refusal},
+    worker::{ConfigCommand, ConfigWriter, ConnectorOrigin, ManagedConnectors, connector_task, refusal},
 };
 
 /// Time limit for a connector to stop before its offset is written.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
-impl Herd {
+impl ManagedConnectors {
     /// The connector that the offset belongs to, and where its offset is.
-    async fn place(&self, name: &str) -> Result<OffsetPlace, Refused> {
+    async fn place(&self, name: &str) -> Result<OffsetSource, Refused> {
         let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
-        let (herd, name) = (self.clone(), name.to_owned());
+        let (connectors, name) = (self.clone(), name.to_owned());
         blocking(move || {
             let loaded = match &connector.origin {
                 ConnectorOrigin::File(_, loaded) => Loaded::clone(loaded),
                 ConnectorOrigin::Store => {
-                    let (loaded, _) = keeper::load(&herd.0, &name, &connector.configuration);
+                    let (loaded, _) = connector_task::load(&connectors.0, &name, &connector.configuration);
                     loaded.map_err(|failure| refusal(&failure))?
                 }
             };
-            let topic = herd.0.offsets.topic_of(&loaded);
-            Ok(OffsetPlace {
+            let topic = connectors.0.offsets.topic_of(&loaded);
+            Ok(OffsetSource {
                 partition: stores::partition(&loaded.connector),
                 topic: topic.map_err(|failure| refusal(&failure))?,
             })
@@ -54,7 +54,7 @@ impl Herd {
         }
         let (place, data_dir) = (self.place(name).await?, self.0.offsets.data_dir.clone());
         blocking(move || {
-            let OffsetPlace { partition, topic } = place;
+            let OffsetSource { partition, topic } = place;
             if let Some(log) = topic {
                 return show_topic(&log, &partition.connector);
             }
@@ -84,12 +84,12 @@ impl Herd {
             version,
             offsets,
         };
-        self.ask(|reply| ClerkCommand::AlterOffsets(change, reply)).await
+        self.ask(|reply| ConfigCommand::AlterOffsets(change, reply)).await
     }
 }
 
 /// Where the offset of a connector is.
-struct OffsetPlace {
+struct OffsetSource {
     partition: SourcePartition,
     /// `None`: a file.
     topic: Option<OffsetLog>,
@@ -97,36 +97,36 @@ struct OffsetPlace {
 
 /// What to write for a connector.
 pub(crate) struct OffsetChange {
-    place: OffsetPlace,
+    place: OffsetSource,
     /// The version of the configuration from which the partition was read.
     version: Option<u64>,
     /// The offsets to write. `None`: remove all.
     offsets: Option<Json>,
 }
 
-impl Clerk {
-    /// Writes offsets. Wanted states also go through the clerk, so nobody resumes the connector meanwhile.
+impl ConfigWriter {
+    /// Writes offsets. Wanted states also go through the config writer, so nobody resumes the connector meanwhile.
     pub(crate) async fn alter_offsets(&mut self, change: OffsetChange) -> Result<(), Refused> {
         let OffsetChange {
-            place: OffsetPlace { partition, topic },
+            place: OffsetSource { partition, topic },
             version,
             offsets,
         } = change;
         let name = &partition.connector;
         // Another worker may have begun to run it, or the leader may have resumed it. No run begins here before this has ended.
         self.catch_up().await?;
-        if !self.herd.duty().has(name) {
+        if !self.connectors.duty().has(name) {
             return Err(Refused::rebalance());
         }
-        let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
+        let connector = self.connectors.find(name).ok_or_else(|| Refused::not_found(name))?;
         if connector.target != WantedState::Stopped {
             return Err(Refused::not_stopped(name));
         }
-        if Some(connector.version) != version || self.herd.supervisor().runs(name) {
+        if Some(connector.version) != version || self.connectors.supervisor().runs(name) {
             let message = format!("Another request has changed connector {name} meanwhile. Send the request again.");
             return Err(Refused::new(409, message));
         }
-        let data_dir = self.herd.0.offsets.data_dir.clone();
+        let data_dir = self.connectors.0.offsets.data_dir.clone();
         blocking(move || match topic {
             Some(log) => write_topic(&log, &data_dir, &partition, offsets),
             None => write(&data_dir, partition, offsets),

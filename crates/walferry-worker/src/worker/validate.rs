@@ -4,10 +4,10 @@ use tokio::task::spawn_blocking;
 use walferry_admin::manager::Validation;
 use walferry_config::{CONNECTOR_GROUPS, Sanitizer};
 use walferry_diagnosis::Diagnosis;
-use walferry_engine::{Failure, book::Configuration};
+use walferry_engine::{Failure, connector_store::Configuration};
 use walferry_postgres::connection::{Endpoint, Purpose};
 
-use crate::{loaded::load_configuration, worker::Herd};
+use crate::{loaded::load_configuration, worker::ManagedConnectors};
 
 /// Properties that Kafka Connect itself checks. Their errors have another form than Debezium's.
 const OF_CONNECT: [&str; 4] = [
@@ -31,7 +31,7 @@ const CHOICES: [(&str, &[&str], &str); 2] = [
     ),
 ];
 
-impl Herd {
+impl ManagedConnectors {
     /// Reads the configuration. If it has no problem, connects to Postgres, as Debezium does.
     pub(crate) async fn find_errors(&self, configuration: Configuration) -> Validation {
         let get = |wanted: &str| {
@@ -52,9 +52,9 @@ impl Herd {
             ],
             ..Validation::default()
         };
-        let (herd, name_of_all, all) = (self.clone(), shown_name.to_owned(), configuration.clone());
+        let (connectors, name_of_all, all) = (self.clone(), shown_name.to_owned(), configuration.clone());
         // A config provider may wait for a file or for Kubernetes, and must not hold up the other requests.
-        let loaded = spawn_blocking(move || load_configuration(&name_of_all, &all, &herd.0.worker)).await;
+        let loaded = spawn_blocking(move || load_configuration(&name_of_all, &all, &connectors.0.worker)).await;
         let (connector, findings) = match loaded {
             Ok((checked, findings)) => (checked.map(|checked| checked.connector), findings),
             Err(error) => {

@@ -116,7 +116,7 @@ fn unreachable_for_others(
     topics: &ConnectTopics,
 ) -> Option<Diagnosis> {
     let wanted = listen::wanted(args.admin, &configuration.worker, listen::DEFAULT).ok()?;
-    let host = rest::loopback_host(&configuration.worker.rest, &wanted)?;
+    let host = rest::loopback_host(&configuration.worker.rest_api, &wanted)?;
     let view = GroupReader::open(topics).and_then(|mut reader| reader.look()).ok()?;
     let (count, group) = (view.members.len(), &topics.group);
     let text = format!(
@@ -700,7 +700,7 @@ async fn outboxes(loaded: &Loaded) -> Result<BTreeSet<String>, Failure> {
     if pipeline.reads_hypertables() {
         source.control().hypertables().await?;
     }
-    if !pipeline.has_outbox() {
+    if !pipeline.checks_tables() {
         return Ok(BTreeSet::new());
     }
     let columns = pipeline.outbox_columns();

@@ -2,9 +2,9 @@
 
 use walferry_engine::{
     Diagnosis, Failure, Kind, WantedState,
-    book::{Book as _, BookEntry},
+    connector_store::{ConnectorEntry, ConnectorStore as _},
 };
-use walferry_kafka::connect::{ConnectTopics, TopicBook};
+use walferry_kafka::connect::{ConnectTopics, TopicConnectorStore};
 use walferry_worker::loaded::{Checked, Loaded, load_configuration};
 
 use crate::{error::Error, load::Configuration, say::say};
@@ -38,7 +38,7 @@ impl Cluster {
     /// The topics cannot be read.
     pub(crate) fn read(topics: &ConnectTopics, configuration: &Configuration) -> Result<Self, Error> {
         let failed = |failure| Error::failure("the connectors of the cluster cannot be read", failure);
-        let mut store = TopicBook::open(topics, walferry_admin::is_our_class).map_err(failed)?;
+        let mut store = TopicConnectorStore::open(topics, walferry_admin::is_our_class).map_err(failed)?;
         let entries = store.entries().map_err(failed)?;
         let workers = match topics.refuse_beside_connect() {
             Ok(()) => None,
@@ -114,8 +114,8 @@ impl Cluster {
     }
 }
 
-fn connector(entry: BookEntry, configuration: &Configuration) -> ClusterConnector {
-    let BookEntry {
+fn connector(entry: ConnectorEntry, configuration: &Configuration) -> ClusterConnector {
+    let ConnectorEntry {
         name,
         configuration: properties,
         target,

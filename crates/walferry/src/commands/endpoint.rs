@@ -585,12 +585,12 @@ mod tests {
             other_names("billing", &["shop".to_owned()]),
             "its only connector is shop"
         );
-        let told = other_names("billing", &names);
+        let hint = other_names("billing", &names);
         assert!(
-            told.starts_with("its connectors are orders-01-x, orders-02-xx, "),
-            "{told}"
+            hint.starts_with("its connectors are orders-01-x, orders-02-xx, "),
+            "{hint}"
         );
-        assert!(told.ends_with(" and 2 more (`walferry list`)"), "{told}");
+        assert!(hint.ends_with(" and 2 more (`walferry list`)"), "{hint}");
     }
 
     #[test]

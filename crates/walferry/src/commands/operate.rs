@@ -949,14 +949,14 @@ mod tests {
              "curves": {"records_per_second": [1.0, 2.5]}},
             {"name": "b", "level": "bad", "phase": "failed", "ready": false, "reason": "Failed."},
         ]});
-        let shown = top_data(&data);
-        assert_eq!(shown["connectors"][0]["name"], "b");
-        let good = &shown["connectors"][1];
+        let figures = top_data(&data);
+        assert_eq!(figures["connectors"][0]["name"], "b");
+        let good = &figures["connectors"][1];
         assert_eq!(
             (&good["records_per_second"], &good["records"]),
             (&json!(2.5), &json!(7))
         );
-        assert_eq!(shown["resident_bytes"], 5);
+        assert_eq!(figures["resident_bytes"], 5);
         // The first screen has the rate that the process has seen.
         let text = top_text(&data, &mut Seen::new(), Instant::now(), false);
         assert!(

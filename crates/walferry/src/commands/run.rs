@@ -26,7 +26,7 @@ use walferry_worker::{
     supervisor::Supervisor,
     topics,
     vital::{spawn_vital, vital},
-    worker::{ClerkTask, Herd, HerdParts, SharedBook, ShowProgress, WorkerOutput},
+    worker::{ConfigWriterTask, ManagedConnectors, SharedStore, ShowProgress, WorkerOutput, WorkerParts},
 };
 
 use crate::{
@@ -123,24 +123,24 @@ fn tell_of_folder(data_dir: &Path) {
 
 /// Closes the data directory to other users of the machine, and logs what was open.
 fn tighten(data_dir: &Path) {
-    let told = match private::tighten(data_dir) {
-        Ok(told) => told,
+    let tightened = match private::tighten(data_dir) {
+        Ok(tightened) => tightened,
         // What the connectors cannot use, they report themselves.
         Err(error) => {
             warn!(directory = ?data_dir, %error, "could not find out who may read the data directory");
             return;
         }
     };
-    if let Some((first, mode)) = told.closed.first() {
+    if let Some((first, mode)) = tightened.closed.first() {
         info!(
             directory = ?data_dir,
-            closed = told.closed.len(),
+            closed = tightened.closed.len(),
             first = ?first,
             mode = %format_args!("{mode:04o}"),
             "files or folders of the data directory were open to other users of this machine; now they are for their owner alone"
         );
     }
-    if told.shared {
+    if tightened.shared {
         warn!(
             directory = ?data_dir,
             hint = "give Walferry a data directory of its own, with the mode 0700",
@@ -213,24 +213,28 @@ async fn asked_to_end(mut is_to_end: watch::Receiver<bool>) {
 }
 
 /// Does what the group has given to this process, until the membership is lost. Then it waits for ever.
-async fn follow_group(membership: Option<&Membership>, herd: Herd, reports: Option<StateReports>) {
+async fn follow_group(membership: Option<&Membership>, connectors: ManagedConnectors, reports: Option<StateReports>) {
     if let Some(membership) = membership {
-        moves::follow(membership, herd, reports).await;
+        moves::follow(membership, connectors, reports).await;
     }
     std::future::pending().await
 }
 
 /// Ends all connectors: in order if the process is to end, at once if others may run them.
-async fn end_connectors(ending: ProcessEnd, herd: &Herd, membership: Option<&Membership>) -> ProcessEnd {
+async fn end_connectors(
+    ending: ProcessEnd,
+    connectors: &ManagedConnectors,
+    membership: Option<&Membership>,
+) -> ProcessEnd {
     let ProcessEnd::Over(outcome) = ending else {
-        herd.supervisor().abandon_all().await;
+        connectors.supervisor().abandon_all().await;
         return ProcessEnd::MembershipLost;
     };
     // An orderly end takes its time, and the membership may be lost meanwhile.
     let stopped = tokio::select! {
-        stopped = herd.supervisor().stop_all() => stopped,
+        stopped = connectors.supervisor().stop_all() => stopped,
         _ = member::is_lost(membership) => {
-            herd.supervisor().abandon_all().await;
+            connectors.supervisor().abandon_all().await;
             let error = Error::failure("the last offsets could not be stored", member::lost_while_stopping());
             return ProcessEnd::Over(outcome.and(Err(error)));
         }
@@ -251,9 +255,9 @@ impl Process<'_> {
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
         let mut doors = listen::open(wanted, &self.settings).await?;
-        self.settings.host_names = rest::host_names(&configuration.worker.rest, &hosts);
-        self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
-        let url = rest::worker_url(&configuration.worker.rest, &doors, &hosts);
+        self.settings.host_names = rest::host_names(&configuration.worker.rest_api, &hosts);
+        self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest_api, &doors, &hosts));
+        let url = rest::worker_url(&configuration.worker.rest_api, &doors, &hosts);
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let topics = self.topics.take();
         if let Some(topics) = &topics {
@@ -336,7 +340,7 @@ impl Process<'_> {
     ) -> Result<RunningParts, Error> {
         let storage = Storage::open(joined, &self.data_dir, configuration.connectors.is_empty())
             .map_err(|failure| Error::failure("Walferry did not start", failure))?;
-        let beginning = HerdParts {
+        let beginning = WorkerParts {
             worker: configuration.worker.clone(),
             bootstrap_servers: configuration.bootstrap_servers.clone(),
             offsets: Offsets {
@@ -345,27 +349,27 @@ impl Process<'_> {
             },
             loaded: configuration.connectors.clone(),
             output: self.output(),
-            shared: storage.shared.as_ref().map(|shared| SharedBook {
+            shared: storage.shared.as_ref().map(|shared| SharedStore {
                 duty: Duty::now(&shared.membership),
-                changed: shared.book_changed.clone(),
+                changed: shared.configs_changed.clone(),
                 states: shared.read_states.clone(),
             }),
         };
-        let (herd, clerk) = Herd::start(beginning, storage.book)
+        let (connectors, config_writer) = ManagedConnectors::start(beginning, storage.store)
             .map_err(|failure| Error::failure("the configuration has a problem", failure))?;
         let doors = listen::again(doors).map_err(|failure| Error::failure("Walferry did not start", failure))?;
         let state_writer = storage.shared.as_ref().map(|shared| {
             let worker_id = self.settings.advertised.clone().unwrap_or_default();
             let (log, read) = (shared.states.clone(), shared.read_states.clone());
-            StateWriter::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
+            StateWriter::new(connectors.clone(), log, read, worker_id, self.settings.topic_tracking).start()
         });
         let mut settings = self.settings.clone();
         if let (Some(others), Some(shared)) = (&self.others, &storage.shared) {
-            let member = others.as_member(herd.duties(), &shared.membership);
+            let member = others.as_member(connectors.duties(), &shared.membership);
             settings.forwarder = Some(Arc::new(member));
         }
         let admin = Admin {
-            manager: Arc::new(herd.clone()),
+            manager: Arc::new(connectors.clone()),
             loggers: Arc::new(logging::Levels),
             settings,
             kafka_cluster_id: cluster,
@@ -373,14 +377,14 @@ impl Process<'_> {
             record_skips: Some(Arc::new(SkipRequests {
                 data_dir: self.data_dir.clone(),
             })),
-            ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
+            ..Admin::read_only(Arc::new(connectors.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
         if let Some(exporter) = &self.exporter {
             spawn_vital(exporter.clone().run(admin.clone()));
         }
         Ok(RunningParts {
-            herd,
-            clerk,
+            connectors,
+            config_writer,
             state_writer,
             served: RunningEndpoint::start(doors, admin.clone()),
             admin,
@@ -397,13 +401,13 @@ impl Process<'_> {
         settings: &JoinSettings,
     ) -> Option<Result<Joined, Failure>> {
         let standby = Standby::new(topics::preparing(topics));
-        let rest = RestSettings {
+        let rest_settings = RestSettings {
             standby: Some(standby.clone()),
             ..self.settings.clone()
         };
         let nobody: Arc<dyn Connectors> = Arc::new(Supervisor::default());
         let admin = Admin {
-            settings: rest,
+            settings: rest_settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
         let doors = match listen::again(doors) {
@@ -423,8 +427,8 @@ impl Process<'_> {
 
 /// The connectors at work, and the endpoint.
 struct RunningParts {
-    herd: Herd,
-    clerk: ClerkTask,
+    connectors: ManagedConnectors,
+    config_writer: ConfigWriterTask,
     state_writer: Option<StateWriterTask>,
     served: RunningEndpoint,
     admin: Admin,
@@ -436,15 +440,15 @@ impl RunningParts {
     async fn until_its_end(&mut self, is_to_end: watch::Receiver<bool>) -> ProcessEnd {
         let membership = self.shared.as_ref().map(|shared| &shared.membership);
         let reports = self.state_writer.as_ref().map(StateWriterTask::reports);
-        let herd = self.herd.clone();
+        let connectors = self.connectors.clone();
         tokio::select! {
             () = asked_to_end(is_to_end) => ProcessEnd::Over(Ok(())),
-            failure = self.herd.failure_of_only() => {
+            failure = self.connectors.failure_of_only() => {
                 // The failure was reported when it happened.
                 ProcessEnd::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
-            failure = self.clerk.ended() => ProcessEnd::Over(Err(Error::failure("Walferry has stopped", failure))),
-            () = follow_group(membership, herd, reports) => unreachable!("it never ends"),
+            failure = self.config_writer.ended() => ProcessEnd::Over(Err(Error::failure("Walferry has stopped", failure))),
+            () = follow_group(membership, connectors, reports) => unreachable!("it never ends"),
             failure = member::is_lost(membership) => {
                 Error::failure("other Walferry processes may run the connectors of this one now", failure).tell();
                 ProcessEnd::MembershipLost
@@ -462,7 +466,7 @@ impl RunningParts {
         };
         let ending = end_connectors(
             ending,
-            &self.herd,
+            &self.connectors,
             self.shared.as_ref().map(|shared| &shared.membership),
         )
         .await;

@@ -1,6 +1,6 @@
 //! `walferry run --take`: takes over single connectors of a Kafka Connect cluster that continues to run.
 //!
-//! The order of the steps matters. Connect stops the connector before its offset is read, and the connector enters the book only after
+//! The order of the steps matters. Connect stops the connector before its offset is read, and the connector enters the store only after
 //! its offset is stored here. So it never runs in both places, and never runs here without its offset.
 //!
 //! Each later start asks the cluster whether the connector has gone back to it meanwhile. A forgotten command must not take the slot from it.
@@ -19,12 +19,12 @@ use walferry_config::{Connector, quoted};
 use walferry_diagnosis::{Kind, printed::shell_word};
 use walferry_engine::{
     WantedState,
-    book::{self, Book as _, BookEntry},
+    connector_store::{self, ConnectorEntry, ConnectorStore as _},
     store::StoredOffset,
 };
-use walferry_kafka::connect::{ConnectTopics, StateLog, TopicBook};
+use walferry_kafka::connect::{ConnectTopics, StateLog, TopicConnectorStore};
 use walferry_keystore::https::error_text;
-use walferry_offset::{FileBook, FileStore, import};
+use walferry_offset::{FileConnectorStore, FileStore, import};
 use walferry_postgres::SlotWatch;
 use walferry_worker::{http, loaded::load_configuration, process, stores};
 
@@ -40,13 +40,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Takes over the connectors that the arguments name, unless that was done before. Without such arguments, it does nothing. Blocks.
 pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Path) -> Result<(), Error> {
-    // A process that takes nothing over may have no writable folder, or share its folder with the process that holds the book.
+    // A process that takes nothing over may have no writable folder, or share its folder with the process that holds the store.
     if args.take.is_empty() {
         return Ok(());
     }
     let unusable = |failure| Error::failure("Walferry did not start", failure);
-    let mut book = FileBook::open(data_dir).map_err(|error| unusable(error.for_good()))?;
-    let known = book.entries().map_err(unusable)?;
+    let mut store = FileConnectorStore::open(data_dir).map_err(|error| unusable(error.for_good()))?;
+    let known = store.entries().map_err(unusable)?;
     for name in &args.take {
         let before = known.iter().find(|entry| entry.name == *name);
         if let Some(entry) = before
@@ -62,7 +62,7 @@ pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Pat
             data_dir,
             before: before.map(|entry| entry.target),
         };
-        taking.take(&mut book)?;
+        taking.take(&mut store)?;
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn goes_again(
     args: &RunArgs,
     configuration: &Configuration,
     data_dir: &Path,
-    entry: &BookEntry,
+    entry: &ConnectorEntry,
 ) -> Result<bool, Error> {
     let name = &entry.name;
     let (state, place) = match Return::look(args, configuration, name) {
@@ -119,14 +119,14 @@ fn goes_again(
             "to leave it there, remove `--take {}` from the command and its entry from {}; to run it here, stop it there with PUT \
              /connectors/{}/stop: the next start takes it over again, with the offset that it has there",
             shell_word(name),
-            FileBook::file(data_dir).display(),
+            FileConnectorStore::file(data_dir).display(),
             endpoint::encoded(name)
         )),
     ))
 }
 
 /// Whether the offset in the cluster is ahead of the one here.
-fn is_ahead(offsets: &Json, configuration: &Configuration, data_dir: &Path, entry: &BookEntry) -> bool {
+fn is_ahead(offsets: &Json, configuration: &Configuration, data_dir: &Path, entry: &ConnectorEntry) -> bool {
     let (connector, _) = load_configuration(&entry.name, &entry.configuration, &configuration.worker);
     let Some(connector) = connector.map(|checked| checked.connector) else {
         return false;
@@ -206,7 +206,8 @@ impl Return {
         let Ok(Some(topics)) = topics else {
             return Self::Unknown(why);
         };
-        let entries = TopicBook::open(&topics, walferry_admin::is_our_class).and_then(|mut log| log.entries());
+        let entries =
+            TopicConnectorStore::open(&topics, walferry_admin::is_our_class).and_then(|mut log| log.entries());
         match entries {
             Err(failure) => Self::Unknown(format!("{why}; {failure}")),
             Ok(entries) => match entries.into_iter().find(|entry| entry.name == name) {
@@ -238,39 +239,43 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn take(&self, book: &mut FileBook) -> Result<(), Error> {
+    fn take(&self, store: &mut FileConnectorStore) -> Result<(), Error> {
         let unusable = |failure| Error::failure(format!("connector {:?} was not taken over", self.name), failure);
         let there = self.target_there()?;
         let (configuration, connector) = self.configuration_there()?;
         let partition = stores::partition(&connector);
         // Find every obstacle in this process before anything changes in Connect.
-        let store = FileStore::open(self.data_dir, partition).map_err(|error| unusable(error.for_good()))?;
+        let offset_store = FileStore::open(self.data_dir, partition).map_err(|error| unusable(error.for_good()))?;
         // An earlier attempt that was interrupted may have stopped the connector already.
-        let noted = book.taking(self.name).map_err(|error| unusable(error.for_good()))?;
+        let noted = store.taking(self.name).map_err(|error| unusable(error.for_good()))?;
         let target = noted.or(self.before).unwrap_or(there);
-        book.note_taking(self.name, Some(target))
+        store
+            .note_taking(self.name, Some(target))
             .map_err(|error| unusable(error.for_good()))?;
         info!(connector = self.name, cluster = %self.cluster, "stopping the connector in its Kafka Connect cluster");
         let offset = self.stop_there().and_then(|()| {
             self.wait_for_slot(&connector)?;
-            self.offset_there(&connector, &store)
+            self.offset_there(&connector, &offset_store)
         });
         let offset = match offset {
             Ok(offset) => offset,
             // One that was taken over before was stopped there by somebody else.
             Err(error) if self.before.is_some() => return Err(error),
-            Err(error) => return Err(self.hand_back(target, book, error)),
+            Err(error) => return Err(self.hand_back(target, store, error)),
         };
         if let Some(offset) = &offset {
-            store.replace(offset).map_err(|error| unusable(error.for_good()))?;
+            offset_store
+                .replace(offset)
+                .map_err(|error| unusable(error.for_good()))?;
         }
-        let entry = BookEntry {
+        let entry = ConnectorEntry {
             name: self.name.to_owned(),
             configuration,
             target,
         };
-        book.put(&entry).map_err(unusable)?;
-        book.note_taking(self.name, None)
+        store.put(&entry).map_err(unusable)?;
+        store
+            .note_taking(self.name, None)
             .map_err(|error| unusable(error.for_good()))?;
         let lsn = offset.as_ref().and_then(StoredOffset::start).map(|lsn| lsn.to_string());
         info!(
@@ -358,10 +363,10 @@ impl Taking<'_> {
         })
     }
 
-    fn configuration_there(&self) -> Result<(book::Configuration, Connector), Error> {
+    fn configuration_there(&self) -> Result<(connector_store::Configuration, Connector), Error> {
         let (_, config) = self.ask("GET", &self.path("/config"), &[200])?;
         let pairs = config.as_object().into_iter().flatten();
-        let configuration: book::Configuration = pairs
+        let configuration: connector_store::Configuration = pairs
             .filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned())))
             .collect();
         let class = config["connector.class"].as_str().unwrap_or_default();
@@ -483,7 +488,7 @@ impl Taking<'_> {
     }
 
     /// Makes the cluster continue with the connector that it was told to stop.
-    fn hand_back(&self, target: WantedState, book: &FileBook, error: Error) -> Error {
+    fn hand_back(&self, target: WantedState, store: &FileConnectorStore, error: Error) -> Error {
         let wanted = match target {
             WantedState::Running => "resume",
             WantedState::Paused => "pause",
@@ -491,7 +496,7 @@ impl Taking<'_> {
         };
         match self.ask("PUT", &self.path(&format!("/{wanted}")), &[202, 204]) {
             Ok(_) => {
-                if let Err(error) = book.note_taking(self.name, None) {
+                if let Err(error) = store.note_taking(self.name, None) {
                     warn!(%error, "it is still noted in the data directory that the connector is being taken over");
                 }
                 info!(
@@ -558,11 +563,11 @@ impl Cluster {
                 format!("http://{worker}")
             }
         };
-        let (scheme, rest) = url
+        let (scheme, address) = url
             .split_once("://")
             .filter(|(scheme, _)| ["http", "https"].contains(scheme))
             .ok_or_else(|| missing(format!("{} is no URL of http or https", quoted(&url))))?;
-        let (authorization, host) = match rest.rsplit_once('@') {
+        let (authorization, host) = match address.rsplit_once('@') {
             Some((login, host)) => {
                 let login = endpoint::decoded(login).ok_or_else(|| {
                     let error = Error::new(Kind::NotTaken, format!("connector {name:?} was not taken over"));
@@ -573,7 +578,7 @@ impl Cluster {
                 })?;
                 (Some(format!("Basic {}", STANDARD.encode(login))), host)
             }
-            None => (None, rest),
+            None => (None, address),
         };
         let config = http::client(limit).build();
         let agent = match scheme {

@@ -271,16 +271,16 @@ mod tests {
             connectors: BTreeMap::from([("shop".to_owned(), shop)]),
             gone: BTreeSet::new(),
         };
-        let told = described(&seen);
-        assert_eq!(told["workers"][1]["role"], "worker");
-        assert_eq!(told["connectors"][0]["since"], "2026-11-30T00:00:00.000Z");
-        assert_eq!(told["connectors"][0]["deputy"], Json::Null);
+        let description = described(&seen);
+        assert_eq!(description["workers"][1]["role"], "worker");
+        assert_eq!(description["connectors"][0]["since"], "2026-11-30T00:00:00.000Z");
+        assert_eq!(description["connectors"][0]["deputy"], Json::Null);
         seen.gone.insert("http://b:1".to_owned());
-        let told = described(&seen);
+        let description = described(&seen);
         assert_eq!(
-            (&told["workers"][0]["role"], &told["workers"][1]["role"]),
+            (&description["workers"][0]["role"], &description["workers"][1]["role"]),
             (&json!("leader"), &json!("gone"))
         );
-        assert_eq!(told["connectors"][0]["deputy"], "http://a:1");
+        assert_eq!(description["connectors"][0]["deputy"], "http://a:1");
     }
 }

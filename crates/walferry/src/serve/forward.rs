@@ -91,7 +91,7 @@ impl OtherWorkers {
     /// For a process that others reach at `own`.
     pub(crate) fn new(topics: ConnectTopics, own: String, worker: &Worker) -> Result<Self, Error> {
         let config = || client::client(LIMIT).timeout_connect(Some(CONNECT)).build();
-        let tls = https_client(&worker.rest.tls).map_err(|error| {
+        let tls = https_client(&worker.rest_api.tls).map_err(|error| {
             Error::new(Kind::Configuration, "the admin endpoint did not start").cause(error.what, Some(error.hint))
         })?;
         Ok(Self {

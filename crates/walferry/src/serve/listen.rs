@@ -47,7 +47,7 @@ pub(crate) fn wanted(
     worker: &Worker,
     default: SocketAddr,
 ) -> Result<Vec<ListenerSettings>, Error> {
-    let rest = &worker.rest;
+    let rest_api = &worker.rest_api;
     let mut main = match flag {
         Some(address) => vec![(address, false)],
         None if worker.listeners.is_empty() => vec![(default, false)],
@@ -63,13 +63,16 @@ pub(crate) fn wanted(
         },
         None => worker.listeners.iter().map(|listener| host(listener)).collect(),
     };
-    let mut own = addresses("admin.listeners", rest.admin_listeners.as_deref().unwrap_or_default())?;
+    let mut own = addresses(
+        "admin.listeners",
+        rest_api.admin_listeners.as_deref().unwrap_or_default(),
+    )?;
     // Connect could not open such a listener twice.
     let (shared, own_only): (Vec<_>, Vec<_>) = own.drain(..).partition(|listener| main.contains(listener));
     let mut all = Vec::new();
-    let mut tls = LazyTls::new("listeners", &rest.tls);
+    let mut tls = LazyTls::new("listeners", &rest_api.tls);
     for (listener, host) in main.drain(..).zip(hosts) {
-        let has_admin = rest.admin_listeners.is_none() || shared.contains(&listener);
+        let has_admin = rest_api.admin_listeners.is_none() || shared.contains(&listener);
         all.push(ListenerSettings {
             address: listener.0,
             host,
@@ -81,7 +84,7 @@ pub(crate) fn wanted(
             },
         });
     }
-    let mut tls = LazyTls::new("admin.listeners", &rest.admin_tls);
+    let mut tls = LazyTls::new("admin.listeners", &rest_api.admin_tls);
     for (address, is_tls) in own_only {
         all.push(ListenerSettings {
             address,
@@ -325,7 +328,8 @@ mod tests {
                 listeners: vec!["http://127.0.0.1:9000".into()],
                 ..Worker::default()
             };
-            worker.rest.admin_listeners = admin.map(|listeners| listeners.iter().map(ToString::to_string).collect());
+            worker.rest_api.admin_listeners =
+                admin.map(|listeners| listeners.iter().map(ToString::to_string).collect());
             let flag = flag.map(|address| address.parse().expect("an address"));
             let wanted = wanted(flag, &worker, DEFAULT).expect("listeners");
             let wanted = wanted

@@ -18,18 +18,18 @@ use crate::{
 
 /// Reads the files that the worker file names.
 pub(crate) fn settings(worker: &Worker) -> Result<RestSettings, Error> {
-    let rest = &worker.rest;
-    let headers = HeaderRule::parse_all(&rest.response_headers).map_err(|why| {
+    let section = &worker.rest_api;
+    let headers = HeaderRule::parse_all(&section.response_headers).map_err(|why| {
         let hint = "write rules such as `add X-Frame-Options: DENY`, with commas between them";
         wrong(format!("response.http.headers.config: {why}"), hint)
     })?;
     Ok(RestSettings {
-        topic_tracking: rest.topic_tracking,
-        topic_tracking_reset: rest.topic_tracking_reset,
-        origins: rest.allow_origin.clone(),
-        origin_methods: rest.allow_methods.clone(),
+        topic_tracking: section.topic_tracking,
+        topic_tracking_reset: section.topic_tracking_reset,
+        origins: section.allow_origin.clone(),
+        origin_methods: section.allow_methods.clone(),
         headers,
-        doors: doors(rest)?,
+        doors: doors(section)?,
         ..RestSettings::default()
     })
 }
@@ -41,9 +41,9 @@ fn wrong(what: String, hint: impl Into<String>) -> Error {
 /// Connect's `worker_id`: the host and the port at which other workers reach this one. The host is `rest.advertised.host.name`, or else that
 /// of the listener as it was written (`hosts`), or else the address of this machine. The port is `rest.advertised.port`, or else that of the
 /// listener.
-pub(crate) fn worker_id(rest: &RestSection, doors: &[BoundListener], hosts: &[Option<String>]) -> String {
-    let listener = advertised_listener(rest, doors, hosts);
-    let set = rest.advertised_host.as_deref().map(str::trim);
+pub(crate) fn worker_id(section: &RestSection, doors: &[BoundListener], hosts: &[Option<String>]) -> String {
+    let listener = advertised_listener(section, doors, hosts);
+    let set = section.advertised_host.as_deref().map(str::trim);
     let host = match set.filter(|host| !host.is_empty()) {
         Some(host) => host.to_owned(),
         None => listener
@@ -51,7 +51,7 @@ pub(crate) fn worker_id(rest: &RestSection, doors: &[BoundListener], hosts: &[Op
             .unwrap_or_else(address_of_this_machine),
     };
     let bound = listener.and_then(|(door, _)| door.listener.local_addr().ok());
-    let port = rest.advertised_port.or(bound.map(|address| address.port()));
+    let port = section.advertised_port.or(bound.map(|address| address.port()));
     let port = port.unwrap_or(listen::DEFAULT.port());
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
@@ -102,9 +102,11 @@ pub(crate) fn loopback_host(section: &RestSection, wanted: &[ListenerSettings]) 
 }
 
 /// The names of the endpoint that the operator or the system gives: requests for them are answered without a login.
-pub(crate) fn host_names(rest: &RestSection, hosts: &[Option<String>]) -> Vec<String> {
-    let advertised = rest.advertised_host.iter().chain(hosts.iter().flatten());
-    let given = advertised.chain(&rest.allowed_hosts).map(|name| name.trim().to_owned());
+pub(crate) fn host_names(section: &RestSection, hosts: &[Option<String>]) -> Vec<String> {
+    let advertised = section.advertised_host.iter().chain(hosts.iter().flatten());
+    let given = advertised
+        .chain(&section.allowed_hosts)
+        .map(|name| name.trim().to_owned());
     let table = fs::read_to_string("/etc/hosts").unwrap_or_default();
     let machine = names_of_this_machine(&name_of_this_machine(), &table);
     given.chain(machine).filter(|name| !name.is_empty()).collect()
@@ -141,14 +143,14 @@ fn address_of_this_machine() -> String {
     address.map_or_else(|| listen::DEFAULT.ip().to_string(), |address| address.ip().to_string())
 }
 
-fn doors(rest: &RestSection) -> Result<AccessList, Error> {
-    let file = match (&rest.users_file, rest.basic_auth) {
+fn doors(section: &RestSection) -> Result<AccessList, Error> {
+    let file = match (&section.users_file, section.basic_auth) {
         (Some(file), _) => Some(file.clone()),
         (None, true) => Some(jaas_file()?),
         (None, false) => None,
     };
     // Connect's own file has plain passwords.
-    let is_connects = rest.users_file.is_none();
+    let is_connects = section.users_file.is_none();
     let users = match &file {
         Some(file) => {
             tell_if_open_to_others(file);
@@ -156,7 +158,7 @@ fn doors(rest: &RestSection) -> Result<AccessList, Error> {
         }
         None => Vec::new(),
     };
-    let tokens = match &rest.tokens_file {
+    let tokens = match &section.tokens_file {
         Some(file) => {
             tell_if_open_to_others(file);
             let text = read(file)?;
@@ -330,13 +332,13 @@ mod tests {
                 (None, None, Some("::1"), format!("[::1]:{port}")),
             ];
             for (set, advertised_port, host, expected) in cases {
-                let rest = RestSection {
+                let section = RestSection {
                     advertised_host: set.map(ToOwned::to_owned),
                     advertised_port,
                     ..RestSection::default()
                 };
                 let hosts = [Some("admin".to_owned()), host.map(ToOwned::to_owned)];
-                assert_eq!(worker_id(&rest, &doors, &hosts), expected);
+                assert_eq!(worker_id(&section, &doors, &hosts), expected);
             }
             // Without a host, it is the address of this machine.
             let found = worker_id(&RestSection::default(), &doors, &[None, None]);
@@ -351,12 +353,12 @@ mod tests {
 
     #[test]
     fn the_names_of_the_endpoint_are_given_by_the_operator_and_the_system() {
-        let rest = RestSection {
+        let section = RestSection {
             advertised_host: Some(" proxy ".into()),
             allowed_hosts: vec!["connect.example".into()],
             ..RestSection::default()
         };
-        let names = host_names(&rest, &[Some("0.0.0.0".into()), None]);
+        let names = host_names(&section, &[Some("0.0.0.0".into()), None]);
         assert_eq!(names[..3], ["proxy", "0.0.0.0", "connect.example"]);
         let table = "127.0.0.1 localhost\n10.1.2.3\tdb-1.lan DB-1 # db-1 evil.example\n10.9.9.9 other\n# 1 db-1 x\n";
         assert_eq!(names_of_this_machine("db-1", table), ["db-1", "db-1.lan", "DB-1"]);

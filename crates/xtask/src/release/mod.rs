@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use self::build::Variant;
-use crate::{Outcome, book, shell};
+use crate::{Outcome, shell, site};
 
 /// The oldest glibc that the program runs with. Debian 8, Ubuntu 14.04 and RHEL 7 have it.
 const GLIBC: &str = "2.17";
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let image = image::write(&release)?;
     debian::check(&release, &package)?;
     image::check(&release)?;
-    fs::write(release.dist.join("RELEASE-NOTES.md"), book::notes(&release.version)?)?;
+    fs::write(release.dist.join("RELEASE-NOTES.md"), site::notes(&release.version)?)?;
     // Last: whoever finds the checksums finds files that have passed their checks.
     release.checksums(&[&archive, &package, &image, &sbom])?;
     let Programs {
@@ -176,7 +176,7 @@ impl Release {
         for file in ["LICENSE", "README.md", "SECURITY.md"] {
             copy(&shell::root().join(file), &top.join(file), 0o644)?;
         }
-        fs::write(top.join("CHANGELOG.md"), book::changelog("docs/")?)?;
+        fs::write(top.join("CHANGELOG.md"), site::changelog("docs/")?)?;
         // The README links to them.
         fs::copy(shell::root().join("CONTRIBUTING.md"), top.join("CONTRIBUTING.md"))?;
         for folder in [
@@ -191,7 +191,7 @@ impl Release {
             copy_all(&shell::root().join(folder), &top.join(folder))?;
         }
         // Sources and the container files are not in the archive.
-        book::link_to_repository(&top)?;
+        site::link_to_repository(&top)?;
         let file = self.dist.join(format!("{name}.tar.gz"));
         let tar = file.with_extension("");
         shell::run(self.tar(0).arg("-cf").arg(&tar).arg("-C").arg(&stage).arg(&name))?;

@@ -7,37 +7,42 @@ use std::sync::{
 
 use tokio::{sync::watch, task::spawn_blocking};
 use walferry_config::Findings;
-use walferry_engine::{Disposition, Failure, Kind, book::Configuration};
+use walferry_engine::{Disposition, Failure, Kind, connector_store::Configuration};
 
 use crate::{
     beside::SlotLooks,
     loaded::{Checked, Loaded, load_configuration},
     process::{self, BackgroundTasks, FailureOutput, RunSettings},
-    worker::{Connector, ConnectorOrigin, Herd, Inner},
+    worker::{Connector, ConnectorOrigin, Inner, ManagedConnectors},
 };
 
-/// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more. Then the keeper ends,
+/// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more. Then the task ends,
 /// too, unless the connector was made anew meanwhile.
-pub(crate) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
-    // An earlier keeper that panicked may have left the connector there.
-    let _ = herd.supervisor().remove(&name).await;
+pub(crate) async fn work(
+    connectors: ManagedConnectors,
+    slots: SlotLooks,
+    name: String,
+    mut versions: watch::Receiver<Option<u64>>,
+) {
+    // An earlier task that panicked may have left the connector there.
+    let _ = connectors.supervisor().remove(&name).await;
     // These tasks end when others take their place, or with this task.
     let mut beside: Option<BackgroundTasks> = None;
     loop {
-        let version = *told.borrow_and_update();
+        let version = *versions.borrow_and_update();
         match version {
             Some(version) => {
                 // If there is a later version already, the channel reports it.
-                let current = herd.find(&name).filter(|connector| connector.version == version);
+                let current = connectors.find(&name).filter(|connector| connector.version == version);
                 if let Some(connector) = current {
                     // A config provider may hang. A request that corrects or removes the connector must not wait for it.
                     tokio::select! {
                         biased;
-                        changed = told.changed() => match changed {
+                        changed = versions.changed() => match changed {
                             Ok(()) => continue,
                             Err(_) => return,
                         },
-                        started = start(&herd, &slots, &name, &connector) => {
+                        started = start(&connectors, &slots, &name, &connector) => {
                             if let Some(started) = started {
                                 drop(beside.replace(started));
                             }
@@ -47,18 +52,18 @@ pub(crate) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
             }
             None => {
                 drop(beside.take());
-                if herd.was_deputy(&name) {
+                if connectors.was_deputy(&name) {
                     // Another worker has the connector now, and waits for its slot.
-                    let _ = herd.supervisor().abandon(&name);
+                    let _ = connectors.supervisor().abandon(&name);
                 }
-                let _ = herd.supervisor().remove(&name).await;
-                // The clerk works in the same thread, so it tells nothing between this look and the end.
-                if !told.has_changed().is_ok_and(|has_changed| has_changed) {
+                let _ = connectors.supervisor().remove(&name).await;
+                // The config writer works in the same thread, so it sends nothing between this look and the end.
+                if !versions.has_changed().is_ok_and(|has_changed| has_changed) {
                     return;
                 }
             }
         }
-        if told.changed().await.is_err() {
+        if versions.changed().await.is_err() {
             return;
         }
     }
@@ -66,8 +71,13 @@ pub(crate) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
 
 /// Begins the runs of a connector. If it runs with an older configuration, this run ends in order first. Returns the tasks beside them; `None`
 /// if the connector was changed or removed meanwhile.
-async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<BackgroundTasks> {
-    let load = loader(herd, name, connector);
+async fn start(
+    connectors: &ManagedConnectors,
+    slots: &SlotLooks,
+    name: &str,
+    connector: &Connector,
+) -> Option<BackgroundTasks> {
+    let load = loader(connectors, name, connector);
     let loaded = match &connector.origin {
         ConnectorOrigin::File(_, loaded) => Some(Loaded::clone(loaded)),
         ConnectorOrigin::Store => {
@@ -78,37 +88,40 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         }
     };
     // The wanted state may have changed meanwhile. From here on, nothing awaits until the supervisor knows the connector.
-    let target = herd.find(name).filter(|now| now.version == connector.version)?.target;
+    let target = connectors
+        .find(name)
+        .filter(|now| now.version == connector.version)?
+        .target;
     let raw_prefix = connector
         .configuration
         .iter()
         .find(|(property, _)| property == "topic.prefix");
     let prefix = raw_prefix.map_or("", |(_, text)| text);
-    let older = herd.status(name);
+    let older = connectors.status(name);
     let status = process::status(name, loaded.as_ref(), prefix, older.as_deref());
     let beside = loaded.map(|loaded| BackgroundTasks::start(loaded, slots.clone(), &status));
     let mut beside = beside.unwrap_or_default();
-    if let Some(show) = &herd.0.output.progress {
+    if let Some(show) = &connectors.0.output.progress {
         beside.add(show(status.clone()));
     }
     let run = RunSettings {
         load,
-        offsets: herd.0.offsets.clone(),
-        share: herd.0.share.clone(),
-        room: herd.0.room.clone(),
-        deputy: herd.deputy_role(name),
+        offsets: connectors.0.offsets.clone(),
+        share: connectors.0.share.clone(),
+        room: connectors.0.room.clone(),
+        deputy: connectors.deputy_role(name),
         status: status.clone(),
         tell: match connector.origin {
-            ConnectorOrigin::File(..) => FailureOutput::LastWords(herd.0.output.report),
-            ConnectorOrigin::Store => FailureOutput::LogLine(herd.0.output.report),
+            ConnectorOrigin::File(..) => FailureOutput::LastWords(connectors.0.output.report),
+            ConnectorOrigin::Store => FailureOutput::LogLine(connectors.0.output.report),
         },
     };
     let body = run.body();
     if let Some(older) = older {
-        herd.active_topics().look(&older);
+        connectors.active_topics().look(&older);
     }
-    if herd.supervisor().replace(status.clone(), body.clone()).is_err() {
-        herd.supervisor().add_as(status, body, target);
+    if connectors.supervisor().replace(status.clone(), body.clone()).is_err() {
+        connectors.supervisor().add_as(status, body, target);
     }
     Some(beside)
 }
@@ -116,7 +129,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
 /// Prepares a run. As in Connect, each run resolves references such as `${file:…}` again. The text of a configuration file is that of the start of
 /// the process.
 pub(crate) fn loader(
-    herd: &Herd,
+    connectors: &ManagedConnectors,
     name: &str,
     connector: &Connector,
 ) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
@@ -132,12 +145,12 @@ pub(crate) fn loader(
             })
         }
         ConnectorOrigin::Store => {
-            let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
-            // Each run reads the configuration again. Its warnings are told once.
-            let is_told = AtomicBool::new(false);
+            let (inner, name, configuration) = (connectors.0.clone(), name.to_owned(), connector.configuration.clone());
+            // Each run reads the configuration again. Its warnings are logged once.
+            let is_logged = AtomicBool::new(false);
             Arc::new(move || {
                 let (loaded, findings) = load(&inner, &name, &configuration);
-                if !is_told.swap(true, Relaxed) {
+                if !is_logged.swap(true, Relaxed) {
                     crate::loaded::log(&name, &findings);
                 }
                 loaded

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use walferry_engine::{
     Failure, Kind, WantedState,
-    book::{Book, BookEntry},
+    connector_store::{ConnectorEntry, ConnectorStore},
 };
 
 use crate::{
@@ -34,12 +34,12 @@ const TEMPORARY: &str = "connectors.json.new";
 const NOTES: &str = "taking.json";
 const FORMAT: u32 = 1;
 
-/// The book of a data directory. Holds the directory's lock: two processes with one book would overwrite each other's
+/// The connector store of a data directory. Holds the directory's lock: two processes with one store would overwrite each other's
 /// connectors.
 #[derive(Debug)]
-pub struct FileBook {
+pub struct FileConnectorStore {
     folder: Folder,
-    entries: Option<Vec<BookEntry>>,
+    entries: Option<Vec<ConnectorEntry>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,8 +85,8 @@ impl From<WantedState> for StoredTarget {
     }
 }
 
-impl FileBook {
-    /// Opens the book of a data directory, which may have none yet.
+impl FileConnectorStore {
+    /// Opens the store of a data directory, which may have none yet.
     ///
     /// # Errors
     /// Another process holds it, or the directory cannot be written.
@@ -95,12 +95,12 @@ impl FileBook {
         Ok(Self { folder, entries: None })
     }
 
-    /// Whether there is a book.
+    /// Whether there is a store.
     pub fn exists(data_dir: &Path) -> bool {
         Self::file(data_dir).exists()
     }
 
-    /// The file of a data directory's book.
+    /// The file of a data directory's store.
     pub fn file(data_dir: &Path) -> PathBuf {
         data_dir.join(FOLDER).join(FILE)
     }
@@ -142,14 +142,14 @@ impl FileBook {
         self.folder.path().join(FILE)
     }
 
-    fn read(&mut self) -> Result<&mut Vec<BookEntry>, Failure> {
+    fn read(&mut self) -> Result<&mut Vec<ConnectorEntry>, Failure> {
         if self.entries.is_none() {
             self.entries = Some(self.read_file()?);
         }
         Ok(self.entries.get_or_insert_default())
     }
 
-    fn read_file(&self) -> Result<Vec<BookEntry>, Failure> {
+    fn read_file(&self) -> Result<Vec<ConnectorEntry>, Failure> {
         let path = self.path();
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -178,7 +178,7 @@ impl FileBook {
                 Json::String(text) => Ok((name, text)),
                 _ => Err(damaged(format!("{name} of {:?} is not a string", stored.name))),
             });
-            Ok(BookEntry {
+            Ok(ConnectorEntry {
                 configuration: configuration.collect::<Result<_, Failure>>()?,
                 name: stored.name,
                 target: stored.target.into(),
@@ -187,8 +187,8 @@ impl FileBook {
         entries.collect()
     }
 
-    /// Changes the book with `change` and writes it. If the write fails, the change is not kept in memory either.
-    fn write(&mut self, change: impl FnOnce(&mut Vec<BookEntry>)) -> Result<(), Failure> {
+    /// Changes the store with `change` and writes it. If the write fails, the change is not kept in memory either.
+    fn write(&mut self, change: impl FnOnce(&mut Vec<ConnectorEntry>)) -> Result<(), Failure> {
         let mut entries = self.read()?.clone();
         change(&mut entries);
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -197,7 +197,7 @@ impl FileBook {
         Ok(())
     }
 
-    fn replace(&self, entries: &[BookEntry]) -> Result<(), Error> {
+    fn replace(&self, entries: &[ConnectorEntry]) -> Result<(), Error> {
         let content = Content {
             format: FORMAT,
             connectors: entries.iter().map(stored).collect(),
@@ -221,7 +221,7 @@ impl FileBook {
     }
 }
 
-fn stored(entry: &BookEntry) -> StoredConnector {
+fn stored(entry: &ConnectorEntry) -> StoredConnector {
     let config = entry.configuration.iter();
     StoredConnector {
         name: entry.name.clone(),
@@ -230,12 +230,12 @@ fn stored(entry: &BookEntry) -> StoredConnector {
     }
 }
 
-impl Book for FileBook {
-    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
+impl ConnectorStore for FileConnectorStore {
+    fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure> {
         self.read().cloned()
     }
 
-    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure> {
+    fn put(&mut self, entry: &ConnectorEntry) -> Result<(), Failure> {
         self.write(|entries| {
             entries.retain(|known| known.name != entry.name);
             entries.push(entry.clone());
@@ -259,9 +259,9 @@ impl Book for FileBook {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, target: WantedState) -> BookEntry {
+    fn entry(name: &str, target: WantedState) -> ConnectorEntry {
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        BookEntry {
+        ConnectorEntry {
             name: name.into(),
             configuration: vec![pair("zeta", " x "), pair("alpha", "${env:A}"), pair("name", name)],
             target,
@@ -271,22 +271,25 @@ mod tests {
     #[test]
     fn what_is_written_is_there_after_a_restart_in_the_order_it_came() {
         let dir = tempfile::tempdir().unwrap();
-        let mut book = FileBook::open(dir.path()).unwrap();
-        assert_eq!(book.entries().unwrap(), []);
-        book.put(&entry("b", WantedState::Running)).unwrap();
-        book.put(&entry("a", WantedState::Stopped)).unwrap();
-        book.set_target("b", WantedState::Paused).unwrap();
-        book.put(&entry("c", WantedState::Running)).unwrap();
-        book.remove("c").unwrap();
-        assert!(matches!(FileBook::open(dir.path()), Err(Error::Locked { .. })));
+        let mut store = FileConnectorStore::open(dir.path()).unwrap();
+        assert_eq!(store.entries().unwrap(), []);
+        store.put(&entry("b", WantedState::Running)).unwrap();
+        store.put(&entry("a", WantedState::Stopped)).unwrap();
+        store.set_target("b", WantedState::Paused).unwrap();
+        store.put(&entry("c", WantedState::Running)).unwrap();
+        store.remove("c").unwrap();
+        assert!(matches!(
+            FileConnectorStore::open(dir.path()),
+            Err(Error::Locked { .. })
+        ));
         use std::os::unix::fs::PermissionsExt as _;
 
-        let mode = fs::metadata(book.path()).unwrap().permissions().mode();
+        let mode = fs::metadata(store.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "it may hold passwords");
-        drop(book);
-        let mut book = FileBook::open(dir.path()).unwrap();
+        drop(store);
+        let mut store = FileConnectorStore::open(dir.path()).unwrap();
         assert_eq!(
-            book.entries().unwrap(),
+            store.entries().unwrap(),
             [entry("a", WantedState::Stopped), entry("b", WantedState::Paused)]
         );
     }
@@ -294,10 +297,10 @@ mod tests {
     #[test]
     fn a_damaged_book_is_an_error_and_never_an_empty_one() {
         let dir = tempfile::tempdir().unwrap();
-        let mut book = FileBook::open(dir.path()).unwrap();
-        book.put(&entry("a", WantedState::Running)).unwrap();
-        let path = book.path();
-        drop(book);
+        let mut store = FileConnectorStore::open(dir.path()).unwrap();
+        store.put(&entry("a", WantedState::Running)).unwrap();
+        let path = store.path();
+        drop(store);
         for text in [
             "",
             "{",
@@ -305,7 +308,7 @@ mod tests {
             r#"{"format":1,"connectors":[{"name":"a"}]}"#,
         ] {
             fs::write(&path, text).unwrap();
-            let failure = FileBook::open(dir.path()).unwrap().entries().unwrap_err();
+            let failure = FileConnectorStore::open(dir.path()).unwrap().entries().unwrap_err();
             assert_eq!(failure.kind, Kind::BookDamaged, "{text}");
         }
     }

@@ -11,9 +11,9 @@ use crate::{failure::Failure, session::target::WantedState};
 /// unresolved.
 pub type Configuration = Vec<(String, String)>;
 
-/// A connector in a [`Book`]. `Debug` leaves the configuration out, since it may hold secrets.
+/// A connector in a [`ConnectorStore`]. `Debug` leaves the configuration out, since it may hold secrets.
 #[derive(Clone, PartialEq, Eq)]
-pub struct BookEntry {
+pub struct ConnectorEntry {
     /// The connector's name.
     pub name: String,
     /// Its configuration.
@@ -22,7 +22,7 @@ pub struct BookEntry {
     pub target: WantedState,
 }
 
-impl fmt::Debug for BookEntry {
+impl fmt::Debug for ConnectorEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("name", &self.name)
@@ -33,14 +33,14 @@ impl fmt::Debug for BookEntry {
 
 /// Keeps connectors. A write is durable when its call returns. Calls block on a disk or on Kafka, so call them where
 /// that blocks nobody else.
-pub trait Book: fmt::Debug + Send {
+pub trait ConnectorStore: fmt::Debug + Send {
     /// All connectors, in the order of their names.
     ///
     /// # Errors
-    /// The book cannot be read, or is damaged.
-    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure>;
+    /// The store cannot be read, or is damaged.
+    fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure>;
 
-    /// Names and classes of connectors in the book that this program must not run or change.
+    /// Names and classes of connectors in the store that this program must not run or change.
     fn others(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -49,7 +49,7 @@ pub trait Book: fmt::Debug + Send {
     ///
     /// # Errors
     /// It is not written.
-    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure>;
+    fn put(&mut self, entry: &ConnectorEntry) -> Result<(), Failure>;
 
     /// Sets the target state of a connector.
     ///

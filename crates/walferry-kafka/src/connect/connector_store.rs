@@ -4,36 +4,36 @@ use serde_json::{Value as Json, json};
 use tracing::warn;
 use walferry_engine::{
     Failure, WantedState,
-    book::{Book, BookEntry, Configuration},
+    connector_store::{Configuration, ConnectorEntry, ConnectorStore},
 };
 
 use super::{
     ConnectTopics,
-    content::{BookContent, CONNECTOR, TARGET, class, properties, target_text},
+    content::{CONNECTOR, ConfigContent, TARGET, class, properties, target_text},
     log::Log,
 };
 
 /// Connectors as Connect keeps them in `config.storage.topic`. Connectors with classes that Walferry does not have stay unchanged.
 #[derive(Debug)]
-pub struct TopicBook {
+pub struct TopicConnectorStore {
     log: Log,
-    known: BookContent,
+    known: ConfigContent,
     is_ours: fn(&str) -> bool,
 }
 
-impl TopicBook {
+impl TopicConnectorStore {
     /// Opens the topic and reads it. `is_ours` tells by its class whether a connector is one for Walferry. Blocks.
     ///
     /// # Errors
     /// The topic cannot be read, or contains records that Connect did not write.
     pub fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Self, Failure> {
-        let mut book = Self {
+        let mut store = Self {
             log: Log::open(topics, &topics.config.name)?,
-            known: BookContent::default(),
+            known: ConfigContent::default(),
             is_ours,
         };
-        book.read()?;
-        Ok(book)
+        store.read()?;
+        Ok(store)
     }
 
     fn has_our_class(&self, configuration: &Configuration) -> bool {
@@ -56,15 +56,15 @@ impl TopicBook {
     }
 }
 
-impl Book for TopicBook {
-    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
+impl ConnectorStore for TopicConnectorStore {
+    fn entries(&mut self) -> Result<Vec<ConnectorEntry>, Failure> {
         self.read()?;
         let ours = self
             .known
             .configurations
             .iter()
             .filter(|(_, configuration)| self.has_our_class(configuration));
-        let entries = ours.map(|(name, configuration)| BookEntry {
+        let entries = ours.map(|(name, configuration)| ConnectorEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target: self.known.targets.get(name).copied().unwrap_or_default(),
@@ -85,8 +85,8 @@ impl Book for TopicBook {
     }
 
     /// As in Connect, the wanted state of a new connector comes before its configuration, and its tasks count from their commit on.
-    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure> {
-        let BookEntry {
+    fn put(&mut self, entry: &ConnectorEntry) -> Result<(), Failure> {
+        let ConnectorEntry {
             name,
             configuration,
             target,
@@ -130,7 +130,7 @@ impl Book for TopicBook {
     }
 }
 
-impl TopicBook {
+impl TopicConnectorStore {
     fn write_task(&self, name: &str, configuration: &Configuration) -> Result<(), Failure> {
         self.log
             .write(&format!("task-{name}-0"), Some(properties(configuration, true)))?;
