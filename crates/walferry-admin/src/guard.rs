@@ -9,7 +9,7 @@ use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, request::Parts, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -26,7 +26,7 @@ use crate::{
     forwarder::{Answerer, Forwarder, Route},
     manager::Refused,
     routes::{AppState, EntryPoint, json, refused},
-    settings::RestSettings,
+    settings::{RestSettings, Standby},
 };
 
 /// Maximum size of a request's body in bytes.
@@ -50,7 +50,7 @@ const IN_STANDBY: [&str; 3] = ["/health", "/live", "/metrics"];
 /// Passes on a request if this listener answers it and the client may send it.
 pub(crate) async fn guard(
     State((state, place)): State<(Arc<AppState>, EntryPoint)>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let settings = &state.admin.settings;
@@ -62,107 +62,146 @@ pub(crate) async fn guard(
     let response = match refusal(place, &request, settings) {
         Some((code, message)) => error(code, &message),
         None => {
-            let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let asked = settings
-                .doors
-                .permission(&state.logins, peer, &method, &path, request.headers());
-            let (permission, user) = asked.await;
-            match permission {
-                permission if !is_here(place.resources, request.uri().path()) && permission != Permission::Unknown => {
-                    refused(StatusCode::NOT_FOUND)
+            let (parts, body) = request.into_parts();
+            let admission = admitted(&state, place, &parts, asks_first).await;
+            let request = Request::from_parts(parts, body);
+            match (admission, &settings.standby) {
+                (Admission::Refused(response), _) => response,
+                (Admission::Granted(requester), Some(standby)) if !is_answered_in_standby(&request) => {
+                    in_standby(settings, standby, place, request, &requester, asks_first).await
                 }
-                Permission::ReadOnly => {
-                    warn!(peer = ?doors::client_address(peer), ?user, %method, ?path, "a user who may only read has tried to do more");
-                    let what = match doors::reads(&method) {
-                        true => {
-                            "This user may not read the log: it can have keys of rows. It is for users who may change connectors."
-                        }
-                        false => "This user may read but not change anything.",
-                    };
-                    error(StatusCode::FORBIDDEN, what)
+                (Admission::Granted(requester), _) => {
+                    answered_here_or_elsewhere(&state, place, request, next, requester, asks_first).await
                 }
-                Permission::Busy(wait) => {
-                    let mut response = error(
-                        StatusCode::TOO_MANY_REQUESTS,
-                        "Too many logins from this address have failed. Wait before you try again.",
-                    );
-                    let seconds = HeaderValue::from(wait.as_secs() + 1);
-                    response.headers_mut().insert(header::RETRY_AFTER, seconds);
-                    response
-                }
-                // A browser sends no password with a preflight request.
-                Permission::Unknown if !asks_first => {
-                    let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
-                    let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
-                    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-                    response
-                }
-                Permission::Granted | Permission::Unknown => match &settings.standby {
-                    Some(standby) if !IN_STANDBY.contains(&request.uri().path().trim_end_matches('/')) => {
-                        match &settings.forwarder {
-                            // A preflight request has no login yet. Whether the page may send its request is decided below.
-                            Some(_) if asks_first && forward::is_for_another(standby, &path) => {
-                                StatusCode::OK.into_response()
-                            }
-                            Some(forwarder) if forward::is_for_another(standby, &path) => {
-                                let requester = Requester {
-                                    peer: doors::client_address(peer),
-                                    user,
-                                };
-                                // Only the leader works then.
-                                pass_on(settings, &**forwarder, &Answerer::Leader, place, request, &requester).await
-                            }
-                            _ if shows_page(&request) => standby_page(&standby.why()),
-                            _ => error(StatusCode::SERVICE_UNAVAILABLE, &standby.why()),
-                        }
-                    }
-                    _ => {
-                        let requester = Requester {
-                            peer: doors::client_address(peer),
-                            user,
-                        };
-                        let to = (settings.forwarder.as_ref())
-                            .filter(|_| !asks_first)
-                            .and_then(|forwarder| Some((forwarder, forward::answerer(&method, &path)?)));
-                        if let Some((forwarder, to)) = to {
-                            match forwarder.route(&to) {
-                                Route::Here => {
-                                    if forward::was_passed_on(&request) {
-                                        // The other worker may know more than this one.
-                                        catch_up(&state).await;
-                                    }
-                                }
-                                Route::Elsewhere => {
-                                    let answer = pass_on(settings, &**forwarder, &to, place, request, &requester).await;
-                                    if !doors::reads(&method) && answer.status().is_success() {
-                                        // Whoever asks this worker next is to see the change.
-                                        catch_up(&state).await;
-                                    }
-                                    return finished(answer, foreign, asks_first, settings);
-                                }
-                                Route::Unknown => {
-                                    let answer = Refused::nobody_known().into_response();
-                                    return finished(answer, foreign, asks_first, settings);
-                                }
-                            }
-                        }
-                        let base = ClientBaseUri::of(place, &request);
-                        request.extensions_mut().insert(base);
-                        let may_change = MayChange(settings.doors.may_change(requester.user.as_deref()));
-                        request.extensions_mut().insert(may_change);
-                        request.extensions_mut().insert(requester.clone());
-                        let response = answered(request, next, settings.time_limit).await;
-                        if !doors::reads(&method) {
-                            tell_of_change(&requester, &method, &path, response.status());
-                        }
-                        response
-                    }
-                },
             }
         }
     };
     finished(response, foreign, asks_first, settings)
+}
+
+/// Whether a request may reach a route.
+enum Admission {
+    Granted(Requester),
+    Refused(Response),
+}
+
+/// Who asks, and whether they may. `asks_first`: it is a browser's preflight request.
+async fn admitted(state: &AppState, place: EntryPoint, request: &Parts, asks_first: bool) -> Admission {
+    let peer = request.extensions.get::<PeerAddress>().map(|peer| peer.0);
+    let (method, path) = (&request.method, request.uri.path());
+    let doors = &state.admin.settings.doors;
+    let asked = doors.permission(&state.logins, peer, method, path, &request.headers);
+    let (permission, user) = asked.await;
+    Admission::Refused(match permission {
+        permission if !is_here(place.resources, path) && permission != Permission::Unknown => {
+            refused(StatusCode::NOT_FOUND)
+        }
+        Permission::ReadOnly => {
+            warn!(peer = ?doors::client_address(peer), ?user, %method, ?path, "a user who may only read has tried to do more");
+            let what = match doors::reads(method) {
+                true => {
+                    "This user may not read the log: it can have keys of rows. It is for users who may change connectors."
+                }
+                false => "This user may read but not change anything.",
+            };
+            error(StatusCode::FORBIDDEN, what)
+        }
+        Permission::Busy(wait) => {
+            let mut response = error(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many logins from this address have failed. Wait before you try again.",
+            );
+            let seconds = HeaderValue::from(wait.as_secs() + 1);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+            response
+        }
+        // A browser sends no password with a preflight request.
+        Permission::Unknown if !asks_first => {
+            let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
+            let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            response
+        }
+        Permission::Granted | Permission::Unknown => {
+            return Admission::Granted(Requester {
+                peer: doors::client_address(peer),
+                user,
+            });
+        }
+    })
+}
+
+/// Whether a process answers a request as always that does not work yet.
+fn is_answered_in_standby(request: &Request) -> bool {
+    IN_STANDBY.contains(&request.uri().path().trim_end_matches('/'))
+}
+
+/// The answer of a process that does not work yet.
+async fn in_standby(
+    settings: &RestSettings,
+    standby: &Standby,
+    place: EntryPoint,
+    request: Request,
+    requester: &Requester,
+    asks_first: bool,
+) -> Response {
+    match &settings.forwarder {
+        // A preflight request has no login yet. Whether the page may send its request is decided by the headers of the answer.
+        Some(_) if asks_first && forward::is_for_another(standby, request.uri().path()) => {
+            StatusCode::OK.into_response()
+        }
+        Some(forwarder) if forward::is_for_another(standby, request.uri().path()) => {
+            // Only the leader works then.
+            pass_on(settings, &**forwarder, &Answerer::Leader, place, request, requester).await
+        }
+        _ if shows_page(&request) => standby_page(&standby.why()),
+        _ => error(StatusCode::SERVICE_UNAVAILABLE, &standby.why()),
+    }
+}
+
+/// Lets the worker answer that has to, which may be another one.
+async fn answered_here_or_elsewhere(
+    state: &AppState,
+    place: EntryPoint,
+    mut request: Request,
+    next: Next,
+    requester: Requester,
+    asks_first: bool,
+) -> Response {
+    let settings = &state.admin.settings;
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let to = (settings.forwarder.as_ref())
+        .filter(|_| !asks_first)
+        .and_then(|forwarder| Some((forwarder, forward::answerer(&method, &path)?)));
+    if let Some((forwarder, to)) = to {
+        match forwarder.route(&to) {
+            Route::Here => {
+                if forward::was_passed_on(&request) {
+                    // The other worker may know more than this one.
+                    catch_up(state).await;
+                }
+            }
+            Route::Elsewhere => {
+                let answer = pass_on(settings, &**forwarder, &to, place, request, &requester).await;
+                if !doors::reads(&method) && answer.status().is_success() {
+                    // Whoever asks this worker next is to see the change.
+                    catch_up(state).await;
+                }
+                return answer;
+            }
+            Route::Unknown => return Refused::nobody_known().into_response(),
+        }
+    }
+    let base = ClientBaseUri::of(place, &request);
+    request.extensions_mut().insert(base);
+    let may_change = MayChange(settings.doors.may_change(requester.user.as_deref()));
+    request.extensions_mut().insert(may_change);
+    request.extensions_mut().insert(requester.clone());
+    let response = answered(request, next, settings.time_limit).await;
+    if !doors::reads(&method) {
+        tell_of_change(&requester, &method, &path, response.status());
+    }
+    response
 }
 
 /// Passes a request on to another worker, and logs it if it changes something.

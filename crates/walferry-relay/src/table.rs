@@ -77,6 +77,139 @@ pub struct StatusColumn {
     pub failed: Option<String>,
 }
 
+/// Looks for the columns of an outbox, and collects all that must be changed first.
+struct ColumnSearch<'a> {
+    facts: &'a TableFacts,
+    /// Schema and name, quoted.
+    table: String,
+    problems: Vec<Diagnosis>,
+}
+
+impl<'a> ColumnSearch<'a> {
+    fn new(facts: &'a TableFacts) -> Self {
+        Self {
+            facts,
+            table: format!("{}.{}", sql_name(&facts.schema), sql_name(&facts.name)),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The column that a property names, or else the first with a known name. `definition` is how to add one.
+    fn find(
+        &mut self,
+        property: &str,
+        configured: Option<&str>,
+        known: &[&str],
+        definition: &str,
+    ) -> Option<ColumnFacts> {
+        let (facts, table) = (self.facts, &self.table);
+        if let Some(wanted) = configured {
+            let found = facts.columns.iter().find(|column| column.name == wanted);
+            if found.is_none() {
+                self.problems.push(problem(
+                    format!("{property} is {wanted:?}, but table {table} has no such column"),
+                    format!(
+                        "add it: ALTER TABLE {table} ADD COLUMN {} {definition};",
+                        sql_name(wanted)
+                    ),
+                ));
+            }
+            return found.cloned();
+        }
+        let named = |name: &&str| {
+            facts
+                .columns
+                .iter()
+                .find(|column| column.name.eq_ignore_ascii_case(name))
+        };
+        // Nobody writes to one that is computed.
+        known.iter().find_map(named).filter(|column| !column.generated).cloned()
+    }
+
+    fn demand_type(&mut self, column: Option<&ColumnFacts>, is_it: fn(&ColumnFacts) -> bool, what: &str) {
+        if let Some(column) = column.filter(|column| !is_it(column)) {
+            self.problems.push(problem(
+                format!(
+                    "column {} of table {} is not {what}",
+                    sql_name(&column.name),
+                    self.table
+                ),
+                "name another column with relay.columns.*, or change its type",
+            ));
+        }
+    }
+
+    /// What happens to a row that was sent. `None` if nothing can.
+    fn done(&mut self, section: &RelaySection, can_mark: bool) -> Option<RelayDone> {
+        let table = &self.table;
+        let done = section.done.or(can_mark.then_some(RelayDone::Mark));
+        match done {
+            None if self.problems.is_empty() => self.problems.push(problem(
+                format!("table {table} has no column for a status or for the time of sending, so sent rows cannot be marked"),
+                format!(
+                    "add one: ALTER TABLE {table} ADD COLUMN published_at timestamptz; or set relay.done=delete, which removes each row after Kafka has it"
+                ),
+            )),
+            Some(RelayDone::Mark) if !can_mark && self.problems.is_empty() => self.problems.push(problem(
+                format!("relay.done is mark, but table {table} has no column for a status or for the time of sending"),
+                format!("add one: ALTER TABLE {table} ADD COLUMN published_at timestamptz;"),
+            )),
+            _ => {}
+        }
+        done
+    }
+
+    fn demand_key(&mut self, key: &[String]) {
+        for column in key.iter().filter(lacking(self.facts)) {
+            self.problems.push(problem(
+                format!(
+                    "table {} has no column {} for the message key",
+                    self.table,
+                    sql_name(column)
+                ),
+                format!(
+                    "name one of its columns in the EventRouter's option table.field.event.key (transforms.NAME.table.field.event.key): {}",
+                    self.columns()
+                ),
+            ));
+        }
+    }
+
+    fn demand_order(&mut self, section: &RelaySection) {
+        for column in section.order_by.iter().filter(lacking(self.facts)) {
+            self.problems.push(problem(
+                format!(
+                    "relay.order.by names {}, but table {} has no such column",
+                    sql_name(column),
+                    self.table
+                ),
+                format!("name one of its columns: {}", self.columns()),
+            ));
+        }
+        if order(self.facts, section).is_empty() {
+            self.problems.push(problem(
+                format!(
+                    "table {} has no primary key and no column created_at, so its rows have no order",
+                    self.table
+                ),
+                "name the columns by which rows are ordered with relay.order.by",
+            ));
+        }
+    }
+
+    /// The names of all columns, for a hint.
+    fn columns(&self) -> String {
+        let columns = &self.facts.columns;
+        let names: Vec<String> = columns.iter().map(|column| sql_name(&column.name)).collect();
+        names.join(", ")
+    }
+}
+
+/// Whether a table lacks a column.
+fn lacking(facts: &TableFacts) -> impl Fn(&&String) -> bool {
+    |column| !facts.columns.iter().any(|known| known.name == **column)
+}
+
 impl RelayTable {
     /// Decides what each column is for. `words` are the texts in the defaults and CHECK constraints of the table, by column.
     ///
@@ -88,128 +221,57 @@ impl RelayTable {
         key: &[String],
         words: &[(String, Vec<String>)],
     ) -> Result<Self, Vec<Diagnosis>> {
-        let mut problems = Vec::new();
-        let Some(facts) = &catalog.table else {
+        let Some(facts) = catalog.table.clone() else {
             return Err(vec![problem(
                 "the table no longer exists",
                 "look at table.include.list",
             )]);
         };
-        let facts = facts.clone();
-        let name = format!("{}.{}", sql_name(&facts.schema), sql_name(&facts.name));
-        let mut find = |property: &str, configured: &Option<String>, known: &[&str], definition: &str| {
-            if let Some(wanted) = configured {
-                let found = facts.columns.iter().find(|column| &column.name == wanted);
-                if found.is_none() {
-                    problems.push(problem(
-                        format!("{property} is {wanted:?}, but table {name} has no such column"),
-                        format!(
-                            "add it: ALTER TABLE {name} ADD COLUMN {} {definition};",
-                            sql_name(wanted)
-                        ),
-                    ));
-                }
-                return found.cloned();
-            }
-            let named = |name: &&str| {
-                facts
-                    .columns
-                    .iter()
-                    .find(|column| column.name.eq_ignore_ascii_case(name))
-            };
-            // Nobody writes to one that is computed.
-            known.iter().find_map(named).filter(|column| !column.generated).cloned()
-        };
+        let mut search = ColumnSearch::new(&facts);
         let columns = &section.columns;
-        let status = find(
+        let status = search.find(
             "relay.columns.status",
-            &columns.status,
+            columns.status.as_deref(),
             STATUS,
             "text NOT NULL DEFAULT 'PENDING'",
         );
-        let sent_at = find("relay.columns.sent.at", &columns.sent_at, SENT_AT, "timestamptz");
-        let attempts = find(
+        let sent_at = search.find(
+            "relay.columns.sent.at",
+            columns.sent_at.as_deref(),
+            SENT_AT,
+            "timestamptz",
+        );
+        let attempts = search.find(
             "relay.columns.attempts",
-            &columns.attempts,
+            columns.attempts.as_deref(),
             ATTEMPTS,
             "integer NOT NULL DEFAULT 0",
         );
-        let available_at = find(
+        let available_at = search.find(
             "relay.columns.available.at",
-            &columns.available_at,
+            columns.available_at.as_deref(),
             AVAILABLE_AT,
             "timestamptz NOT NULL DEFAULT now()",
         );
-        let last_error = find("relay.columns.last.error", &columns.last_error, LAST_ERROR, "text");
-        for (column, is_it, what) in [
-            (&sent_at, is_time as fn(&ColumnFacts) -> bool, "a timestamp"),
-            (&available_at, is_time, "a timestamp"),
-            (&attempts, is_number, "a whole number"),
-        ] {
-            if let Some(column) = column.as_ref().filter(|column| !is_it(column)) {
-                problems.push(problem(
-                    format!("column {} of table {name} is not {what}", sql_name(&column.name)),
-                    "name another column with relay.columns.*, or change its type",
-                ));
-            }
-        }
+        let last_error = search.find(
+            "relay.columns.last.error",
+            columns.last_error.as_deref(),
+            LAST_ERROR,
+            "text",
+        );
+        search.demand_type(sent_at.as_ref(), is_time, "a timestamp");
+        search.demand_type(available_at.as_ref(), is_time, "a timestamp");
+        search.demand_type(attempts.as_ref(), is_number, "a whole number");
         let status = status.and_then(|column| {
             let words = words.iter().find(|(name, _)| *name == column.name);
             let words = words.map(|(_, words)| words.as_slice()).unwrap_or_default();
-            match StatusColumn::read(&column, &catalog, section, words, &name) {
-                Ok(status) => Some(status),
-                Err(problem) => {
-                    problems.push(problem);
-                    None
-                }
-            }
+            let status = StatusColumn::read(&column, &catalog, section, words, &search.table);
+            status.map_err(|problem| search.problems.push(problem)).ok()
         });
-        let done = section
-            .done
-            .or((status.is_some() || sent_at.is_some()).then_some(RelayDone::Mark));
-        match done {
-            None if problems.is_empty() => problems.push(problem(
-                format!("table {name} has no column for a status or for the time of sending, so sent rows cannot be marked"),
-                format!(
-                    "add one: ALTER TABLE {name} ADD COLUMN published_at timestamptz; or set relay.done=delete, which removes each row after Kafka has it"
-                ),
-            )),
-            Some(RelayDone::Mark) if status.is_none() && sent_at.is_none() && problems.is_empty() => problems.push(problem(
-                format!("relay.done is mark, but table {name} has no column for a status or for the time of sending"),
-                format!("add one: ALTER TABLE {name} ADD COLUMN published_at timestamptz;"),
-            )),
-            _ => {}
-        }
-        let is_missing = |column: &&String| !facts.columns.iter().any(|known| known.name == **column);
-        let known = || {
-            let names: Vec<String> = facts.columns.iter().map(|column| sql_name(&column.name)).collect();
-            names.join(", ")
-        };
-        for column in key.iter().filter(is_missing) {
-            problems.push(problem(
-                format!("table {name} has no column {} for the message key", sql_name(column)),
-                format!(
-                    "name one of its columns in the EventRouter's option table.field.event.key (transforms.NAME.table.field.event.key): {}",
-                    known()
-                ),
-            ));
-        }
-        for column in section.order_by.iter().filter(is_missing) {
-            problems.push(problem(
-                format!(
-                    "relay.order.by names {}, but table {name} has no such column",
-                    sql_name(column)
-                ),
-                format!("name one of its columns: {}", known()),
-            ));
-        }
-        let order = order(&facts, section);
-        if order.is_empty() {
-            problems.push(problem(
-                format!("table {name} has no primary key and no column created_at, so its rows have no order"),
-                "name the columns by which rows are ordered with relay.order.by",
-            ));
-        }
+        let done = search.done(section, status.is_some() || sent_at.is_some());
+        search.demand_key(key);
+        search.demand_order(section);
+        let ColumnSearch { table, problems, .. } = search;
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -219,11 +281,11 @@ impl RelayTable {
         };
         Ok(Self {
             oid: facts.oid,
-            name,
+            name: table,
             columns: facts.columns.iter().map(|column| column.name.clone()).collect(),
             key,
             primary_key: facts.primary_key.clone(),
-            order,
+            order: order(&facts, section),
             done: done.unwrap_or_default(),
             status,
             sent_at: sent_at.map(|column| column.name),
