@@ -43,7 +43,7 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
 }
 
 /// A connector, and where it is shown until the sender is dropped.
-async fn shown() -> (
+async fn start_endpoint() -> (
     Arc<Status>,
     SocketAddr,
     oneshot::Sender<()>,
@@ -66,7 +66,7 @@ async fn shown() -> (
 
 #[tokio::test]
 async fn every_path_answers_in_its_form() {
-    let (status, address, _stop, _served) = shown().await;
+    let (status, address, _stop, _served) = start_endpoint().await;
     status.set_phase(Phase::Streaming);
     let json = Some("application/json");
     let root = r#"{"version":"4.3.1","commit":"walferry-1.2.3","kafka_cluster_id":"cluster"}"#;
@@ -132,7 +132,7 @@ async fn every_path_answers_in_its_form() {
 
 #[tokio::test]
 async fn ready_tells_of_the_connectors_and_health_of_the_process() {
-    let (status, address, _stop, _served) = shown().await;
+    let (status, address, _stop, _served) = start_endpoint().await;
     let failure = Failure::stop(Kind::SlotInUse, "slot dbz is read by process 7", "stop process 7");
     status.set_phase(Phase::Failed(failure));
     let answer = ask(address, "GET", "/ready").await;
@@ -181,7 +181,7 @@ async fn a_connector_that_has_not_begun_is_not_ready() {
 
 #[tokio::test]
 async fn nothing_of_the_page_comes_from_elsewhere() {
-    let (_status, address, _stop, _served) = shown().await;
+    let (_status, address, _stop, _served) = start_endpoint().await;
     let page = ask(address, "GET", "/ui").await;
     assert!(
         page.header("content-security-policy")
@@ -195,7 +195,7 @@ async fn nothing_of_the_page_comes_from_elsewhere() {
 
 #[tokio::test]
 async fn a_stop_ends_it_although_a_client_hangs() {
-    let (_status, address, stop, served) = shown().await;
+    let (_status, address, stop, served) = start_endpoint().await;
     let mut hanging = TcpStream::connect(address).await.unwrap();
     hanging.write_all(b"GET /ready HTTP/1.1\r\nHost: x").await.unwrap();
     drop(stop);

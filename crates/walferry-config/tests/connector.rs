@@ -43,10 +43,10 @@ fn submitted(properties: &[(&str, &str)]) -> Submitted {
 
 /// The minimal connector with some properties more; an empty value removes one.
 fn read_with(extra: &[(&str, &str)], worker: &Worker) -> (Option<Connector>, Vec<String>) {
-    let kept = MINIMAL
+    let defaults = MINIMAL
         .iter()
         .filter(|(name, _)| !extra.iter().any(|(extra, _)| extra == name));
-    let properties: Vec<(&str, &str)> = kept
+    let properties: Vec<(&str, &str)> = defaults
         .chain(extra)
         .copied()
         .filter(|(_, value)| !value.is_empty())
@@ -847,17 +847,17 @@ fn a_certificate_that_nobody_would_be_asked_for_is_refused() {
     ];
     let read = |extra: &[(&str, &str)]| {
         let (_, findings) = Worker::read(&submitted(&[&base, extra].concat()), &World);
-        let told: Vec<String> = findings.problems().map(ToString::to_string).collect();
-        told
+        let problems: Vec<String> = findings.problems().map(ToString::to_string).collect();
+        problems
     };
-    let told = read(&[]);
+    let problems = read(&[]);
     assert!(
-        told.len() == 1 && told[0].contains("has no effect on the listeners of listeners.https.*"),
-        "{told:?}"
+        problems.len() == 1 && problems[0].contains("has no effect on the listeners of listeners.https.*"),
+        "{problems:?}"
     );
     assert!(
-        told[0].contains("write listeners.https.ssl.client.auth instead"),
-        "{told:?}"
+        problems[0].contains("write listeners.https.ssl.client.auth instead"),
+        "{problems:?}"
     );
     for other in ["required", "none"] {
         assert_eq!(

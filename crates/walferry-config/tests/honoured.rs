@@ -147,10 +147,10 @@ fn candidates(declaration: &Declaration) -> impl Iterator<Item = &'static str> {
 /// Everything that the rest of the program is given, as text.
 fn given(extra: &[(&str, &str)]) -> Option<String> {
     let mut text = String::new();
-    let kept = MINIMAL
+    let defaults = MINIMAL
         .iter()
         .filter(|(name, _)| extra.iter().all(|(other, _)| other != name));
-    for (name, value) in kept.chain(extra) {
+    for (name, value) in defaults.chain(extra) {
         text.push_str(&format!("{name}={value}\n"));
     }
     let submitted = Submitted::from_properties(&text).expect("properties").0;

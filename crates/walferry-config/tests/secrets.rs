@@ -96,8 +96,8 @@ fn submitted(pairs: &[(String, String)]) -> Submitted {
 #[track_caller]
 fn no_secret(findings: &Findings, of: &str) {
     for finding in findings.iter() {
-        let told = format!("{finding} {finding:?}");
-        assert!(!told.contains("hunter2"), "{of}: {told}");
+        let text = format!("{finding} {finding:?}");
+        assert!(!text.contains("hunter2"), "{of}: {text}");
     }
 }
 
@@ -111,9 +111,9 @@ fn what_a_provider_hands_out_is_never_shown() {
             let (_, of_connector) = Connector::read(&pairs, None, &Worker::default(), &World, &|_| Findings::default());
             let (_, of_worker) = Worker::read(&pairs, &World);
             for finding in of_connector.iter().chain(of_worker.iter()) {
-                let told = finding.to_string();
+                let text = finding.to_string();
                 for part in ["hunter2", "hu2", "hu3"] {
-                    assert!(!told.contains(part), "{value}: {told}");
+                    assert!(!text.contains(part), "{value}: {text}");
                 }
             }
         }
@@ -123,8 +123,8 @@ fn what_a_provider_hands_out_is_never_shown() {
 /// All findings about one pair of a connector.
 fn check(name: &str, text: &str) {
     let pair = submitted(&[(name.to_owned(), text.to_owned())]);
-    let shown = format!("{pair:?}");
-    assert!(!shown.contains("hunter2"), "{shown}");
+    let text = format!("{pair:?}");
+    assert!(!text.contains("hunter2"), "{text}");
     let (_, findings) = Connector::read(&pair, None, &Worker::default(), &World, &|_| Findings::default());
     no_secret(&findings, name);
 }
@@ -200,7 +200,7 @@ fn no_secret_and_no_unknown_property_shows_its_value() {
 /// What is wrong with a value can only be seen if the value is.
 #[test]
 fn each_other_value_that_is_refused_is_quoted() {
-    let told = |name: &str, value: &str| {
+    let findings_of = |name: &str, value: &str| {
         let pair = submitted(&[(name.to_owned(), value.to_owned())]);
         let (_, findings) = Connector::read(&pair, None, &Worker::default(), &World, &|_| Findings::default());
         let (_, of_worker) = Worker::read(&pair, &World);
@@ -210,7 +210,7 @@ fn each_other_value_that_is_refused_is_quoted() {
             .map(ToString::to_string)
             .collect();
         all.into_iter()
-            .filter(|told| told.starts_with(name))
+            .filter(|finding| finding.starts_with(name))
             .collect::<Vec<_>>()
             .join("; ")
     };
@@ -219,10 +219,10 @@ fn each_other_value_that_is_refused_is_quoted() {
     for groups in [CONNECTOR_GROUPS, WORKER_GROUPS] {
         let declarations = groups.iter().flat_map(|group| group.declarations);
         for declaration in declarations.filter(|declaration| !declaration.secret && !declaration.name.contains('<')) {
-            let told = told(declaration.name, odd);
-            assert!(!told.contains("********"), "{told}");
-            if told.contains("cannot be read") || told.contains(", which is not") {
-                assert!(told.contains(odd), "{told}");
+            let text = findings_of(declaration.name, odd);
+            assert!(!text.contains("********"), "{text}");
+            if text.contains("cannot be read") || text.contains(", which is not") {
+                assert!(text.contains(odd), "{text}");
                 quoted += 1;
             }
         }
@@ -242,9 +242,13 @@ fn each_other_value_that_is_refused_is_quoted() {
             "is \"app:********@db\", which is not",
         ),
     ] {
-        assert!(told(name, value).contains(expected), "{}", told(name, value));
+        assert!(
+            findings_of(name, value).contains(expected),
+            "{}",
+            findings_of(name, value)
+        );
     }
-    let long = told("database.port", &"9".repeat(500));
+    let long = findings_of("database.port", &"9".repeat(500));
     assert!(
         long.contains(&format!("\"{}\"… (500 characters)", "9".repeat(200))),
         "{long}"

@@ -45,7 +45,7 @@ fn outcome<'a>(plan: &'a TablePlan, operation: Operation<'a>) -> ChangeOutcome<'
 
 /// The columns that are wanted, and the key that they are wanted of.
 fn wanted(lookups: &[RowLookup]) -> Vec<String> {
-    let told = lookups.iter().map(|lookup| {
+    let answers = lookups.iter().map(|lookup| {
         let key = lookup
             .query
             .key
@@ -57,7 +57,7 @@ fn wanted(lookups: &[RowLookup]) -> Vec<String> {
             key.collect::<Vec<_>>().join(",")
         )
     });
-    told.collect()
+    answers.collect()
 }
 
 #[test]

@@ -371,8 +371,8 @@ fn row(tuple: Tuple<'_>) -> String {
         match column {
             Column::Null => line.push_str("NULL"),
             Column::Unchanged => line.push_str("UNCHANGED"),
-            Column::Text([b'x', b'x', b'x', rest @ ..]) if rest.iter().all(|&byte| byte == b'x') => {
-                write!(line, "xxx… ({})", rest.len() + 3).unwrap();
+            Column::Text([b'x', b'x', b'x', tail @ ..]) if tail.iter().all(|&byte| byte == b'x') => {
+                write!(line, "xxx… ({})", tail.len() + 3).unwrap();
             }
             Column::Text(text) => line.push_str(std::str::from_utf8(text).unwrap()),
             Column::Binary(bytes) => write!(line, "b\"{}\"", bytes.escape_ascii()).unwrap(),

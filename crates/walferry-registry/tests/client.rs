@@ -157,7 +157,7 @@ fn a_schema_is_registered_once_and_its_id_kept() {
 /// Confluent's registry computes the GUID from the schema.
 #[test]
 fn a_guid_is_what_the_registry_tells() {
-    let told = [
+    let cases = [
         (
             r#"{"id":7,"guid":"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}"#,
             Some(*b"\xa0\xee\xbc\x99\x9c\x0b\x4e\xf8\xbb\x6d\x6b\xb9\xbd\x38\x0a\x11"),
@@ -166,7 +166,7 @@ fn a_guid_is_what_the_registry_tells() {
         (r#"{"id":7,"guid":"+0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}"#, None),
         (r#"{"id":7}"#, None),
     ];
-    for (answer, expected) in told {
+    for (answer, expected) in cases {
         let (fake, url) = Fake::start();
         fake.answer(REGISTER, 200, answer);
         let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
@@ -396,10 +396,10 @@ fn a_proxy_that_refuses_is_told_of() {
         ..settings(Api::Confluent, vec!["http://registry.invalid:8081".to_owned()])
     };
     let client = Registries::default().of(&settings);
-    let told = told(&*client, &register());
+    let refusal = refusal_of(&*client, &register());
     assert!(
-        told.contains("registry.invalid:8081") && told.contains("proxy server responded 403"),
-        "{told}"
+        refusal.contains("registry.invalid:8081") && refusal.contains("proxy server responded 403"),
+        "{refusal}"
     );
 }
 
@@ -523,11 +523,14 @@ fn no_answer_shows_what_was_sent_in_secret() {
             headers: vec![("x-key".to_owned(), Secret::new("k-hunter2"))],
             ..settings(Api::Confluent, vec![url])
         };
-        let told = told(&*Registries::default().of(&settings), &register());
-        assert!(!told.contains("hunter") && !told.contains("bWU6"), "{text}: {told}");
+        let refusal = refusal_of(&*Registries::default().of(&settings), &register());
         assert!(
-            told.contains("********") || told.contains("is not shown"),
-            "{text}: {told}"
+            !refusal.contains("hunter") && !refusal.contains("bWU6"),
+            "{text}: {refusal}"
+        );
+        assert!(
+            refusal.contains("********") || refusal.contains("is not shown"),
+            "{text}: {refusal}"
         );
     }
     // And where tokens are handed out.
@@ -543,10 +546,10 @@ fn no_answer_shows_what_was_sent_in_secret() {
         }),
         ..settings(Api::Confluent, vec![url])
     };
-    let told = told(&*Registries::default().of(&settings), &register());
+    let refusal = refusal_of(&*Registries::default().of(&settings), &register());
     assert!(
-        !told.contains("hunter2") && !told.contains("aWQ6") && told.contains("invalid_client"),
-        "{told}"
+        !refusal.contains("hunter2") && !refusal.contains("aWQ6") && refusal.contains("invalid_client"),
+        "{refusal}"
     );
 }
 
@@ -560,8 +563,8 @@ fn a_registry_that_never_answers_is_told_of_when_the_limit_is_over() {
         ..settings(Api::Confluent, vec![url])
     };
     let registries = Registries::default().answering_within(Some(Duration::from_millis(200)));
-    let told = told(&*registries.of(&settings), &register());
-    assert!(told.contains("does not answer"), "{told}");
+    let refusal = refusal_of(&*registries.of(&settings), &register());
+    assert!(refusal.contains("does not answer"), "{refusal}");
 }
 
 #[test]
@@ -581,7 +584,7 @@ fn a_silent_url_is_given_up_after_the_time_for_an_answer_alone() {
 
 /// What the client tells of a request that does not succeed.
 #[track_caller]
-fn told(client: &dyn Registry, request: &SchemaRequest) -> String {
+fn refusal_of(client: &dyn Registry, request: &SchemaRequest) -> String {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         match client.ids(request) {
@@ -653,12 +656,12 @@ fn a_version_that_apicurio_returns_and_hides_is_a_refusal_that_names_the_right()
         fake.answer(path, 200, r#"{"globalId":5,"contentId":4}"#);
         fake.answer("GET /ids/globalIds/5?dereference=true", status, "");
         let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
-        let told = told(&*client, &request);
+        let refusal = refusal_of(&*client, &request);
         assert!(
-            told.starts_with("RegistryRefusal") && told.contains("the right to read schemas"),
-            "{told}"
+            refusal.starts_with("RegistryRefusal") && refusal.contains("the right to read schemas"),
+            "{refusal}"
         );
-        assert!(told.contains(&format!("answers {status}")), "{told}");
+        assert!(refusal.contains(&format!("answers {status}")), "{refusal}");
     }
 }
 
@@ -738,7 +741,7 @@ fn a_url_that_forbids_a_request_is_not_the_only_one_asked_from_then_on() {
         first.answer(REGISTER, 503, "");
         second.answer(REGISTER, status, "");
         let client = Registries::default().of(&settings(Api::Confluent, vec![url, other]));
-        let trouble = told(&*client, &register());
+        let trouble = refusal_of(&*client, &register());
         assert!(trouble.contains(&format!("answers {status}")), "{trouble}");
         first.answer(REGISTER, 200, r#"{"id":7}"#);
         assert_eq!(settled(&*client, &register()).unwrap().content, 7);
@@ -763,8 +766,8 @@ fn an_empty_search_is_no_such_schema_and_no_other_answer_ends_the_thread() {
             let (fake, url) = Fake::start();
             fake.answer(path, 200, answer);
             let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
-            let told = told(&*client, request);
-            assert!(told.contains("has no id for shop.t-value"), "{answer}: {told}");
+            let refusal = refusal_of(&*client, request);
+            assert!(refusal.contains("has no id for shop.t-value"), "{answer}: {refusal}");
             fake.answer(
                 search,
                 200,
@@ -793,12 +796,12 @@ fn types_that_a_schema_only_names_are_registered_before_it() {
         references: vec![row],
         ..register()
     };
-    let told = r#""groupId":"default","version":"3","contentId":5,"globalId":6"#;
+    let version_fields = r#""groupId":"default","version":"3","contentId":5,"globalId":6"#;
     let cases = [
-        (Api::ApicurioV2, format!("{{{told}}}"), "POINT"),
+        (Api::ApicurioV2, format!("{{{version_fields}}}"), "POINT"),
         (
             Api::ApicurioV3,
-            format!(r#"{{"version":{{{told}}}}}"#),
+            format!(r#"{{"version":{{{version_fields}}}}}"#),
             r#""content":"POINT""#,
         ),
     ];
@@ -992,10 +995,10 @@ fn a_schema_that_the_registry_has_lost_and_may_not_be_given_is_waited_for() {
     fake.answer(find, 404, NOT_FOUND);
     fake.answer("GET /schemas/ids/7?subject=shop.t-value", 404, NOT_FOUND);
     wait_until("the loss is noticed", || client.generation() == 1);
-    let told = told(&*client, &request);
+    let refusal = refusal_of(&*client, &request);
     assert!(
-        told.contains("has lost the schema of shop.t-value") && told.contains("restore"),
-        "{told}"
+        refusal.contains("has lost the schema of shop.t-value") && refusal.contains("restore"),
+        "{refusal}"
     );
     fake.answer(find, 200, r#"{"id":9}"#);
     assert_eq!(settled(&*client, &request).unwrap().content, 9);
@@ -1028,7 +1031,7 @@ fn the_body_of_a_refusal_is_shown_only_where_a_registry_wrote_it() {
         r#"{{"error_code":403,"message":"no\r\n\u001b[31m{}"}}"#,
         "x".repeat(5_000)
     );
-    for (body, shown, hidden) in [
+    for (body, visible, hidden) in [
         ("METADATA-SECRET <b>keys</b>", "not shown", "METADATA-SECRET"),
         (
             r#"{"AccessKeyId":"METADATA-SECRET","message":"METADATA-SECRET"}"#,
@@ -1051,9 +1054,12 @@ fn the_body_of_a_refusal_is_shown_only_where_a_registry_wrote_it() {
         let (fake, url) = Fake::start();
         fake.answer(REGISTER, 403, body);
         let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-        let told = told(&*client, &register());
-        assert!(told.contains(shown) && !told.contains(hidden), "{body}: {told}");
-        assert!(told.chars().count() < 2_000, "{told}");
+        let refusal = refusal_of(&*client, &register());
+        assert!(
+            refusal.contains(visible) && !refusal.contains(hidden),
+            "{body}: {refusal}"
+        );
+        assert!(refusal.chars().count() < 2_000, "{refusal}");
     }
 }
 
@@ -1068,10 +1074,10 @@ fn a_404_of_something_else_is_no_refusal_though_it_is_json() {
         let (fake, url) = Fake::start();
         fake.answer(REGISTER, 404, text);
         let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-        let told = told(&*client, &register());
+        let refusal = refusal_of(&*client, &register());
         assert!(
-            told.contains("answers 404") && told.contains("check its URL"),
-            "{text}: {told}"
+            refusal.contains("answers 404") && refusal.contains("check its URL"),
+            "{text}: {refusal}"
         );
     }
 }
@@ -1157,12 +1163,12 @@ fn a_check_asks_with_the_login_and_tells_what_is_in_the_way() {
             },
             ..settings(Api::Confluent, vec![url.clone()])
         };
-        let told = checked(&settings);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].0, severity, "{status}: {told:?}");
+        let findings = checked(&settings);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].0, severity, "{status}: {findings:?}");
         assert!(
-            told[0].1.contains(expected) && told[0].1.contains(&url),
-            "{status}: {told:?}"
+            findings[0].1.contains(expected) && findings[0].1.contains(&url),
+            "{status}: {findings:?}"
         );
         // Nothing is registered.
         let asked = fake.asked();
@@ -1181,14 +1187,17 @@ fn a_check_asks_each_url_and_one_that_answers_is_enough() {
     let (fake, url) = Fake::start();
     fake.answer("GET /subjects?limit=1", 200, "[]");
     let nobody = "http://127.0.0.1:1".to_owned();
-    let told = checked(&settings(Api::Confluent, vec![nobody.clone(), url]));
-    let severities: Vec<Severity> = told.iter().map(|(severity, _)| *severity).collect();
-    assert_eq!(severities, [Severity::Warning, Severity::Good], "{told:?}");
-    assert!(told[0].1.contains("http://127.0.0.1:1 does not answer"), "{told:?}");
-    let told = checked(&settings(Api::Confluent, vec![nobody.clone(), nobody]));
+    let findings = checked(&settings(Api::Confluent, vec![nobody.clone(), url]));
+    let severities: Vec<Severity> = findings.iter().map(|(severity, _)| *severity).collect();
+    assert_eq!(severities, [Severity::Warning, Severity::Good], "{findings:?}");
     assert!(
-        told.len() == 2 && told.iter().all(|told| told.0 == Severity::Error),
-        "{told:?}"
+        findings[0].1.contains("http://127.0.0.1:1 does not answer"),
+        "{findings:?}"
+    );
+    let findings = checked(&settings(Api::Confluent, vec![nobody.clone(), nobody]));
+    assert!(
+        findings.len() == 2 && findings.iter().all(|finding| finding.0 == Severity::Error),
+        "{findings:?}"
     );
 }
 
@@ -1229,13 +1238,13 @@ fn a_check_tells_of_a_login_or_a_keystore_that_cannot_be_used() {
         (keystore(identity), "/nowhere/client.p12 cannot be read"),
         (keystore(trusted), "/nowhere/client.p12 cannot be read"),
     ] {
-        let told = checked(&settings);
-        assert!(told.len() == 1 && told[0].0 == Severity::Error, "{told:?}");
+        let findings = checked(&settings);
+        assert!(findings.len() == 1 && findings[0].0 == Severity::Error, "{findings:?}");
         assert!(
-            told[0].1.contains(expected) && told[0].1.contains("check the"),
-            "{told:?}"
+            findings[0].1.contains(expected) && findings[0].1.contains("check the"),
+            "{findings:?}"
         );
-        assert!(!told[0].1.contains("hunter2"), "{told:?}");
+        assert!(!findings[0].1.contains("hunter2"), "{findings:?}");
     }
 }
 
@@ -1280,10 +1289,10 @@ fn a_redirect_is_followed_only_to_the_same_server() {
                 ..settings(Api::Confluent, vec![url.clone()])
             };
             let client = Registries::default().of(&with_secrets);
-            let told = told(&*client, &lookup);
+            let refusal = refusal_of(&*client, &lookup);
             assert!(
-                told.contains(&format!("answers {status} and redirects to {to}")),
-                "{told}"
+                refusal.contains(&format!("answers {status} and redirects to {to}")),
+                "{refusal}"
             );
         }
     }
@@ -1298,10 +1307,10 @@ fn a_redirect_is_followed_only_to_the_same_server() {
             format!("HTTP/1.1 302 X\r\nlocation: {odd}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         });
         let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-        let told = told(&*client, &request(IdLookup::Latest));
+        let refusal = refusal_of(&*client, &request(IdLookup::Latest));
         assert!(
-            told.contains("answers 302") && !told.contains(|c: char| c.is_control()),
-            "{odd}: {told}"
+            refusal.contains("answers 302") && !refusal.contains(|c: char| c.is_control()),
+            "{odd}: {refusal}"
         );
     }
     assert_eq!(*asked_there.lock().unwrap(), Vec::<String>::new());
@@ -1332,8 +1341,8 @@ fn a_redirect_is_followed_only_to_the_same_server() {
         "HTTP/1.1 308 X\r\nlocation: /again\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
     });
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-    let told = told(&*client, &register());
-    assert!(told.contains("redirects to /again"), "{told}");
+    let refusal = refusal_of(&*client, &register());
+    assert!(refusal.contains("redirects to /again"), "{refusal}");
     assert!(!asked.lock().unwrap().is_empty());
 }
 
@@ -1353,7 +1362,7 @@ fn an_id_that_no_registry_gives_is_no_id() {
         let (fake, url) = Fake::start();
         fake.answer(REGISTER, 200, &format!("{{\"id\":{id}}}"));
         let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-        let told = told(&*client, &register());
-        assert!(told.contains("has no id for"), "{id}: {told}");
+        let refusal = refusal_of(&*client, &register());
+        assert!(refusal.contains("has no id for"), "{id}: {refusal}");
     }
 }

@@ -62,7 +62,7 @@ fn answer(stream: SslStream<TcpStream>) -> std::io::Result<()> {
     stream.flush()
 }
 
-/// The id, or what is told to be in the way.
+/// The id, or what is in the way.
 fn outcome(url: &str, tls: ClientTls) -> Result<i64, String> {
     let client = Registries::default().of(&RegistrySettings {
         api: Api::Confluent,
@@ -149,28 +149,28 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     };
     // A key of another certificate is told of, and asked for again: it may be a file that is being replaced.
     let (_, foreign) = issue(&authority, "walferry");
-    let told = refusal_of(Some(pem(certificate, Some(foreign))));
+    let refusal = refusal_of(Some(pem(certificate, Some(foreign))));
     assert!(
-        told.contains("the client's certificate and its key cannot be used"),
-        "{told}"
+        refusal.contains("the client's certificate and its key cannot be used"),
+        "{refusal}"
     );
     assert!(
-        told.contains("check that the key belongs to the first certificate"),
-        "{told}"
+        refusal.contains("check that the key belongs to the first certificate"),
+        "{refusal}"
     );
 
     // The registry refuses who shows no certificate, or one of a stranger.
     let stranger = Certificate::make(&Wish::authority("stranger"), None);
     let (certificate, key) = issue(&stranger, "walferry");
     for identity in [None, Some(pem(certificate, Some(key)))] {
-        let told = refusal_of(identity);
-        assert!(told.contains(&url), "{told}");
-        assert!(told.contains("keystore"), "{told}");
+        let refusal = refusal_of(identity);
+        assert!(refusal.contains(&url), "{refusal}");
+        assert!(refusal.contains("keystore"), "{refusal}");
     }
     // And the client refuses a registry that it has no reason to trust.
     let trusted = Some(pem(stranger.pem(), None));
-    let told = outcome(&url, ClientTls { trusted, ..as_text }).unwrap_err();
-    assert!(told.contains("truststore"), "{told}");
+    let refusal = outcome(&url, ClientTls { trusted, ..as_text }).unwrap_err();
+    assert!(refusal.contains("truststore"), "{refusal}");
 }
 
 /// The URL names the host by which the certificate is looked at.
@@ -261,7 +261,7 @@ fn a_certificate_that_is_refused_is_told_with_the_reason_and_the_remedy() {
             trusted: Some(pem(authority.pem(), None)),
             ..ClientTls::default()
         };
-        let told = outcome(&at(&serve_with(own.server(&[], ServerKind::Usual)), "localhost"), tls).unwrap_err();
-        assert!(told.contains(reason) && told.contains(remedy), "{told}");
+        let refusal = outcome(&at(&serve_with(own.server(&[], ServerKind::Usual)), "localhost"), tls).unwrap_err();
+        assert!(refusal.contains(reason) && refusal.contains(remedy), "{refusal}");
     }
 }

@@ -163,7 +163,7 @@ fn run(case: &Json) -> Json {
     records
         .map(|record| match chain.apply(table.record(record)) {
             Ok(Outcome::Dropped(_)) => json!({"dropped": true}),
-            Ok(Outcome::Record(result)) => shown(&result, table.name),
+            Ok(Outcome::Record(result)) => as_json(&result, table.name),
             Ok(Outcome::Waits(_)) => json!("waits"),
             Ok(Outcome::SetAside(_)) => json!("set aside"),
             Err(_) => json!("error"),
@@ -318,7 +318,7 @@ fn scalar<'c>(value: &'c Json, column_type: &Json) -> Value<'c> {
 }
 
 /// A result as the vectors have it.
-fn shown(record: &Record<'_>, table: &str) -> Json {
+fn as_json(record: &Record<'_>, table: &str) -> Json {
     let mut out = Map::new();
     let passed = record.topic == table && record.timestamp_ms.is_none();
     if passed {
@@ -335,9 +335,9 @@ fn shown(record: &Record<'_>, table: &str) -> Json {
         out.insert("timestamp".into(), timestamp.into());
     }
     let headers = record.headers.iter().map(|header| {
-        let mut shown = typed(&header.value);
-        shown["name"] = header.name.as_ref().into();
-        shown
+        let mut with_name = typed(&header.value);
+        with_name["name"] = header.name.as_ref().into();
+        with_name
     });
     out.insert("headers".into(), headers.collect());
     normalised(&Json::Object(out))

@@ -290,7 +290,7 @@ fn the_schema_of_a_type_is_its_entry_its_file_or_the_first_expression() {
 
 #[test]
 fn the_drafts_differ_as_their_texts_say() {
-    let draft = |uri: &str, rest: &str| format!("{{\"$schema\": \"{uri}\", {rest}}}");
+    let draft = |uri: &str, members: &str| format!("{{\"$schema\": \"{uri}\", {members}}}");
     let files = [
         (
             "d7.json",
@@ -488,16 +488,16 @@ fn what_cannot_be_used_is_refused_at_the_start_with_its_file() {
 fn events_are_set_aside_or_sent_and_counted_by_type_with_a_limit() {
     let files = [("a.json", r#"{"type": "object"}"#)];
     let set_aside = [("walferry.schemas.mismatch", "dead-letter")];
-    let mut aside = chain(&files, &set_aside);
-    let Ok(Outcome::SetAside(letter)) = aside.apply(event(Some("a"), Some("1"))) else {
+    let mut tolerant = chain(&files, &set_aside);
+    let Ok(Outcome::SetAside(letter)) = tolerant.apply(event(Some("a"), Some("1"))) else {
         panic!("it is set aside");
     };
     assert_eq!(letter.record.value.value.as_str(), Some("1"), "the payload is complete");
     assert_eq!(letter.record.key.value.as_str(), Some("42"));
     assert_eq!(letter.kind, Kind::EventMismatch);
-    let counted = take_mismatched(&mut aside);
+    let counted = take_mismatched(&mut tolerant);
     assert_eq!((counted.len(), counted[0].events, counted[0].is_sent), (1, 1, false));
-    assert_eq!(take_mismatched(&mut aside), []);
+    assert_eq!(take_mismatched(&mut tolerant), []);
 
     let mut warned = chain(
         &files,
@@ -597,7 +597,7 @@ fn events_that_cannot_be_checked_are_mismatches() {
         let error = with("fail").apply(event()).unwrap_err().error;
         assert!(error.to_string().contains(text), "{error}");
         assert!(
-            error.hint().is_some_and(|told| told.contains(hint)),
+            error.hint().is_some_and(|text| text.contains(hint)),
             "{:?}",
             error.hint()
         );

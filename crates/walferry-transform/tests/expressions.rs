@@ -17,8 +17,8 @@ fn build(class: &str, options: &[(&str, &str)]) -> (Option<Chain>, Vec<String>) 
         negate: false,
     };
     let (chain, findings) = Chain::new(&[spec], &[]);
-    let told = findings.iter().map(ToString::to_string).collect();
-    (chain, told)
+    let problems = findings.iter().map(ToString::to_string).collect();
+    (chain, problems)
 }
 
 fn filter(condition: &str) -> Chain {
@@ -93,7 +93,7 @@ fn is_kept(chain: &mut Chain, record: Record<'static>) -> bool {
             false
         }
         Outcome::Waits(waiting) => panic!("waits for {}", waiting.wait.need()),
-        Outcome::SetAside(aside) => panic!("set aside: {}", aside.why),
+        Outcome::SetAside(letter) => panic!("set aside: {}", letter.why),
     }
 }
 
@@ -105,7 +105,7 @@ fn topic(chain: &mut Chain, record: Record<'static>) -> String {
         }
         Outcome::Dropped(reason) => panic!("dropped: {reason}"),
         Outcome::Waits(waiting) => panic!("waits for {}", waiting.wait.need()),
-        Outcome::SetAside(aside) => panic!("set aside: {}", aside.why),
+        Outcome::SetAside(letter) => panic!("set aside: {}", letter.why),
     }
 }
 
@@ -147,8 +147,8 @@ fn a_router_sends_records_to_the_topic_that_its_expression_answers() {
 fn records_without_a_value_are_kept_dropped_or_evaluated() {
     let handled = |mode: &str, condition: &str| {
         let options = [("condition", condition), ("null.handling.mode", mode)];
-        let (chain, told) = build("io.debezium.transforms.Filter", &options);
-        is_kept(&mut chain.unwrap_or_else(|| panic!("{told:?}")), tombstone())
+        let (chain, problems) = build("io.debezium.transforms.Filter", &options);
+        is_kept(&mut chain.unwrap_or_else(|| panic!("{problems:?}")), tombstone())
     };
     assert!(handled("keep", "false"));
     assert!(!handled("drop", "true"));
@@ -223,11 +223,13 @@ fn an_expression_that_never_returns_what_is_needed_is_refused_before_the_start()
     ];
     for (condition, language, what, hint) in conditions {
         let options = [("condition", condition), ("language", language)];
-        let (chain, told) = build("io.debezium.transforms.Filter", &options);
+        let (chain, problems) = build("io.debezium.transforms.Filter", &options);
         assert!(chain.is_none(), "{condition}");
         assert!(
-            told.iter().any(|told| told.contains(what) && told.contains(hint)),
-            "{condition}: {told:?}"
+            problems
+                .iter()
+                .any(|problem| problem.contains(what) && problem.contains(hint)),
+            "{condition}: {problems:?}"
         );
     }
     let topics = [
@@ -236,9 +238,12 @@ fn an_expression_that_never_returns_what_is_needed_is_refused_before_the_start()
     ];
     for (expression, what) in topics {
         let options = [("topic.expression", expression)];
-        let (chain, told) = build("io.debezium.transforms.ContentBasedRouter", &options);
+        let (chain, problems) = build("io.debezium.transforms.ContentBasedRouter", &options);
         assert!(chain.is_none(), "{expression}");
-        assert!(told.iter().any(|told| told.contains(what)), "{expression}: {told:?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains(what)),
+            "{expression}: {problems:?}"
+        );
     }
     // What may be right for some record is not refused.
     for condition in [
@@ -299,15 +304,21 @@ fn what_cannot_be_evaluated_is_refused_before_the_start() {
         ),
     ];
     for (options, expected) in refusals {
-        let (chain, told) = build("io.debezium.transforms.Filter", &options);
+        let (chain, problems) = build("io.debezium.transforms.Filter", &options);
         assert!(chain.is_none(), "{options:?}");
-        assert!(told.iter().any(|told| told.contains(expected)), "{options:?}: {told:?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains(expected)),
+            "{options:?}: {problems:?}"
+        );
     }
-    let (_, told) = build(
+    let (_, problems) = build(
         "io.debezium.transforms.Filter",
         &[("condition", "value.source.schema == 'public'")],
     );
-    assert!(told.iter().any(|told| told.contains("get('schema')")), "{told:?}");
+    assert!(
+        problems.iter().any(|problem| problem.contains("get('schema')")),
+        "{problems:?}"
+    );
 }
 
 #[test]

@@ -105,7 +105,7 @@ struct Sent {
     headers: Vec<String>,
 }
 
-fn shown(record: &Record<'_>) -> Sent {
+fn as_sent(record: &Record<'_>) -> Sent {
     let text = |value: &Value<'_>| match value {
         Value::Int64(number) => number.to_string(),
         other => other.as_str().unwrap_or("null").to_owned(),
@@ -124,7 +124,7 @@ fn shown(record: &Record<'_>) -> Sent {
 #[track_caller]
 fn sent(chain: &mut Chain, record: Record<'_>) -> Sent {
     match chain.apply(record) {
-        Ok(Outcome::Record(record)) => shown(&record),
+        Ok(Outcome::Record(record)) => as_sent(&record),
         other => panic!("{other:?}"),
     }
 }
@@ -198,8 +198,8 @@ fn types_without_a_topic_follow_the_policy() {
     assert_eq!(sent(&mut routed, shipped()).topic, "outbox.event.order");
     assert_eq!(sent(&mut routed, table.change("c", &PLACED)).topic, "placed");
 
-    let mut aside = chain(&[TOPICS, (UNKNOWN, "dead-letter")]);
-    let Ok(Outcome::SetAside(set_aside)) = aside.apply(shipped()) else {
+    let mut tolerant = chain(&[TOPICS, (UNKNOWN, "dead-letter")]);
+    let Ok(Outcome::SetAside(set_aside)) = tolerant.apply(shipped()) else {
         panic!("an unknown type is set aside");
     };
     assert_eq!(

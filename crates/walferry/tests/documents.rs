@@ -44,7 +44,7 @@ fn assert_taken(connector: &Path, place: &str) {
 /// The connectors among the JSON listings of a page.
 fn connectors(page: &str) -> impl Iterator<Item = &str> {
     let listings = page.split("```json\n").skip(1);
-    let listings = listings.filter_map(|rest| rest.split("```").next());
+    let listings = listings.filter_map(|tail| tail.split("```").next());
     listings.filter(|listing| listing.contains("connector.class"))
 }
 
@@ -75,10 +75,10 @@ fn the_connectors_of_image_and_package_are_taken() {
 
 /// The lines below a key of a YAML file, without their indent.
 fn block(text: &str, key: &str) -> String {
-    let (_, rest) = text
+    let (_, tail) = text
         .split_once(&format!("\n  {key}: |\n"))
         .unwrap_or_else(|| panic!("there is no {key}"));
-    let lines = rest.lines().take_while(|line| line.starts_with("    "));
+    let lines = tail.lines().take_while(|line| line.starts_with("    "));
     lines.map(|line| format!("{}\n", &line[4..])).collect()
 }
 
@@ -156,12 +156,12 @@ fn anchors(page: &Path) -> HashSet<String> {
     let lines = prose(page);
     let headings = lines.iter().filter(|line| line.starts_with('#'));
     let ids = lines.iter().flat_map(|line| line.split("<a id=\"").skip(1));
-    let ids = ids.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
+    let ids = ids.filter_map(|tail| Some(tail.split_once('"')?.0.to_owned()));
     headings
         .map(|heading| {
             let heading = heading.trim_start_matches('#').trim().to_lowercase();
-            let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-            let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+            let anchor_characters = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            let name: String = anchor_characters.map(|c| if c == ' ' { '-' } else { c }).collect();
             let times = times.entry(name.clone()).or_default();
             *times += 1;
             if *times == 1 {
@@ -183,7 +183,7 @@ fn links_between_the_documents_lead_to_a_file_and_to_a_heading() {
     let mut broken = Vec::new();
     for page in all {
         for line in prose(&page) {
-            for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            for link in line.split("](").skip(1).filter_map(|tail| tail.split(')').next()) {
                 if link.contains("://") {
                     continue;
                 }
@@ -240,7 +240,7 @@ fn each_listing_of_commands_says_which_test_runs_it_or_why_none_does() {
             if is_of_commands(language, &lines[begin..begin + length]) {
                 count += 1;
                 let before = number.checked_sub(1).map_or("", |before| lines[before].trim());
-                let said = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+                let said = before.strip_prefix("<!-- ").and_then(|tail| tail.strip_suffix(" -->"));
                 let problem = match said.and_then(|said| said.split_once(": ")) {
                     Some(("not run", _)) => None,
                     Some(("run by", test)) if sources.contains(&format!("fn {test}()")) => None,

@@ -85,7 +85,7 @@ fn worker(folder: &Path, lines: &[String], answers: &dyn Fn() -> bool) -> Worker
 
 /// Status code of what `curl` gets; `None` where there is no answer.
 fn curl(args: &[&str]) -> Option<u16> {
-    let told = Command::new("curl")
+    let output = Command::new("curl")
         .args([
             "--silent",
             "--max-time",
@@ -98,8 +98,8 @@ fn curl(args: &[&str]) -> Option<u16> {
         .args(args)
         .output()
         .expect("curl can be run");
-    let code: u16 = String::from_utf8(told.stdout).unwrap().trim().parse().unwrap();
-    told.status.success().then_some(code)
+    let code: u16 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    output.status.success().then_some(code)
 }
 
 fn ports<const N: usize>() -> [u16; N] {
@@ -314,9 +314,9 @@ fn signals_reach_a_worker_that_wants_a_certificate_and_a_login() {
         command.args(arguments).current_dir(folder).stdin(Stdio::null());
         command.env_remove("WALFERRY_REST_PASSWORD");
         command.envs(password.map(|password| ("WALFERRY_REST_PASSWORD", password)));
-        let told = command.output().unwrap();
-        assert_eq!(told.status.code(), Some(2), "{told:?}");
-        let said = String::from_utf8(told.stderr).unwrap();
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
         assert!(!said.contains("s3cret"), "{said}");
         said
     };

@@ -47,12 +47,12 @@ impl Scene {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Told {
+    fn run(&self, args: &[&str]) -> CommandResult {
         self.command(args).output().expect("the program can be run").into()
     }
 
     /// `check` with the usual arguments and some more.
-    fn check(&self, more: &[&str]) -> Told {
+    fn check(&self, more: &[&str]) -> CommandResult {
         let usual = [
             "check",
             "--config",
@@ -114,25 +114,25 @@ fn connector(name: &str, pairs: &[(&str, &str)]) -> String {
 }
 
 #[derive(Debug)]
-struct Told {
+struct CommandResult {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl From<Output> for Told {
+impl From<Output> for CommandResult {
     fn from(output: Output) -> Self {
-        let told = Self {
+        let result = Self {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
-        assert!(!told.all().contains(SECRET), "a secret is shown:\n{}", told.all());
-        told
+        assert!(!result.all().contains(SECRET), "a secret is shown:\n{}", result.all());
+        result
     }
 }
 
-impl Told {
+impl CommandResult {
     fn all(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
@@ -199,23 +199,23 @@ fn warnings_begin_with_their_property_and_check_counts_them_and_says_each_once()
         ("acks", "1"),
         ("_comment", "x"),
     ]);
-    let told = scene.check(&[]);
-    told.has(&[
+    let result = scene.check(&[]);
+    result.has(&[
         "2 warnings about the configuration:\n",
         "warning  table.inculde.list is not a property that Walferry knows; it has no effect [WF0103]\n           → did you mean table.include.list?",
         "→ write producer.override.acks for this connector",
     ]);
-    assert!(!told.stderr.contains("WARN"), "{}", told.stderr);
-    let counted = told.stdout.find("2 warnings").expect("they are counted");
+    assert!(!result.stderr.contains("WARN"), "{}", result.stderr);
+    let counted = result.stdout.find("2 warnings").expect("they are counted");
     assert!(
-        told.stdout.rfind("Postgres").expect("it is looked at") < counted,
+        result.stdout.rfind("Postgres").expect("it is looked at") < counted,
         "{}",
-        told.stdout
+        result.stdout
     );
     // Where no report follows, they are in the log.
     let scene = Scene::new(&[("table.inculde.list", "public.orders"), ("errors.tolerance", "al")]);
-    let told = scene.check(&[]);
-    told.has(&[
+    let result = scene.check(&[]);
+    result.has(&[
         "WARN table.inculde.list is not a property that Walferry knows",
         "did you mean all?",
     ]);
@@ -230,18 +230,18 @@ fn topics_of_a_worker_file_that_a_data_directory_sets_aside_are_warned_of() {
         &format!("bootstrap.servers=127.0.0.1:1\ngroup.id=g\n{topics}"),
     );
     let names = "config.storage.topic, offset.storage.topic, status.storage.topic have no effect";
-    let told = scene.check(&["--worker", "worker.properties"]);
+    let result = scene.check(&["--worker", "worker.properties"]);
     let warning = format!("warning  {names}");
-    told.has(&["1 warning about the configuration:\n", &warning, "[WF0105]"]);
-    assert!(!told.stderr.contains(names), "{}", told.stderr);
+    result.has(&["1 warning about the configuration:\n", &warning, "[WF0105]"]);
+    assert!(!result.stderr.contains(names), "{}", result.stderr);
     // A file is no data directory, so this run ends at once.
     let run = ["run", "--worker", "worker.properties", "--admin", "127.0.0.1:0"];
-    let told = scene.run(&[&run[..], &["--data-dir", "connector.json"]].concat());
-    assert_ne!(told.code, Some(0));
-    told.has(&["are kept in files in connector.json", "leave `--data-dir` out"]);
+    let result = scene.run(&[&run[..], &["--data-dir", "connector.json"]].concat());
+    assert_ne!(result.code, Some(0));
+    result.has(&["are kept in files in connector.json", "leave `--data-dir` out"]);
     scene.write("plain.properties", "bootstrap.servers=127.0.0.1:1\n");
-    let told = scene.check(&["--worker", "plain.properties"]);
-    assert!(!told.stderr.contains("storage.topic"), "{}", told.stderr);
+    let result = scene.check(&["--worker", "plain.properties"]);
+    assert!(!result.stderr.contains("storage.topic"), "{}", result.stderr);
 }
 
 #[test]
@@ -258,19 +258,19 @@ fn check_finds_whatever_ends_a_run_at_its_start() {
         ];
         scene.run(&[&usual[..], more].concat())
     };
-    let told = check(&["--worker", "worker.properties", "--data-dir", "data"]);
-    told.has(&[
+    let result = check(&["--worker", "worker.properties", "--data-dir", "data"]);
+    result.has(&[
         "obstacle listeners names an address with https://, and ssl.keystore.location is missing",
         "warning  unknown.name is not a property",
     ]);
-    assert_eq!(told.code, Some(2));
+    assert_eq!(result.code, Some(2));
 
     // A file stands where the folder should be: nobody can write there, root neither.
     scene.write("file", "");
     check(&["--data-dir", "file/data"]).has(&["obstacle", "file", "use another `--data-dir`"]);
-    let told = check(&["--data-dir", "file"]);
-    told.has(&["obstacle file cannot be used as a folder: not a directory [WF0606]"]);
-    assert!(!told.all().contains("cannot be read"), "{}", told.all());
+    let result = check(&["--data-dir", "file"]);
+    result.has(&["obstacle file cannot be used as a folder: not a directory [WF0606]"]);
+    assert!(!result.all().contains("cannot be read"), "{}", result.all());
     let run = scene.run(&[
         "run",
         "--config",
@@ -299,12 +299,12 @@ fn check_finds_whatever_ends_a_run_at_its_start() {
         "127.0.0.1:1",
     ];
     for command in ["check", "run"] {
-        let told = scene.run(&[&[command], &arguments[..]].concat());
-        told.has(&[
+        let result = scene.run(&[&[command], &arguments[..]].concat());
+        result.has(&[
             "connectors \"orders\" and \"two\" use the same slot.name, \"debezium\"",
             "give each connector its own",
         ]);
-        assert_eq!(told.code, Some(2), "{command}");
+        assert_eq!(result.code, Some(2), "{command}");
     }
 }
 
@@ -314,12 +314,12 @@ fn a_variable_that_is_not_there_is_no_password() {
         ("database.password", "${env:WALFERRY_TEST_NOT_SET}"),
         ("topic.transaction", "${routedByValue}"),
     ]);
-    let told = scene.check(&[]);
-    told.has(&[
+    let result = scene.check(&[]);
+    result.has(&[
         "database.password cannot resolve ${env:WALFERRY_TEST_NOT_SET}: there is no environment variable WALFERRY_TEST_NOT_SET",
         "set WALFERRY_TEST_NOT_SET in the environment",
     ]);
-    assert_eq!(told.code, Some(2));
+    assert_eq!(result.code, Some(2));
 }
 
 #[test]
@@ -343,9 +343,9 @@ fn a_file_of_another_kind_is_told_with_its_path() {
     ];
     for (text, what, hint) in cases {
         scene.write("connector.json", text);
-        let told = scene.check(&[]);
-        told.has(&["connector.json", what, hint, "hint:"]);
-        assert_eq!(told.code, Some(2), "{text}");
+        let result = scene.check(&[]);
+        result.has(&["connector.json", what, hint, "hint:"]);
+        assert_eq!(result.code, Some(2), "{text}");
     }
     scene
         .run(&["check", "--config", "nowhere.json", "--bootstrap-servers", "k:1"])
@@ -383,7 +383,7 @@ fn an_error_is_told_once_and_as_json_where_json_is_asked_for() {
 
     // One that comes up while it runs.
     let scene = Scene::new(&[("errors.max.retries", "0")]);
-    let told = scene.run(&[
+    let result = scene.run(&[
         "run",
         "--config",
         "connector.json",
@@ -395,10 +395,10 @@ fn an_error_is_told_once_and_as_json_where_json_is_asked_for() {
         "127.0.0.1:0",
     ]);
     assert_eq!(
-        told.all().matches("connector \"orders\" has stopped").count(),
+        result.all().matches("connector \"orders\" has stopped").count(),
         1,
         "{}",
-        told.all()
+        result.all()
     );
 }
 
@@ -408,11 +408,11 @@ fn resetting_the_offset_of_a_running_connector_points_to_the_process() {
     let running = scene.start(free_port());
     // It has opened its offset before it asks for the server.
     running.get("/connectors/orders/status", |answer| answer.contains("trace"));
-    let told = scene.run(&["offsets", "reset", "--config", "connector.json", "--data-dir", "data"]);
+    let result = scene.run(&["offsets", "reset", "--config", "connector.json", "--data-dir", "data"]);
     let process = format!("process {}", running.child.id());
-    told.has(&["is in use", "stop the connector first", &process]);
-    assert!(!told.all().contains("another `--data-dir`"), "{}", told.all());
-    assert_eq!(told.code, Some(4));
+    result.has(&["is in use", "stop the connector first", &process]);
+    assert!(!result.all().contains("another `--data-dir`"), "{}", result.all());
+    assert_eq!(result.code, Some(4));
     scene.check(&[]).has(&["caution", "in use by another process"]);
 }
 
@@ -529,26 +529,26 @@ fn no_place_that_prints_shows_a_secret() {
     let scene = Scene::new(&[("producer.override.bootstrap.servers", "u:hunter2@127.0.0.1:1")]);
     scene.check(&[]);
     scene.write("bare.properties", "name=orders\nhunter2\ndatabase.password hunter2\n");
-    for (servers, shown) in [
+    for (servers, quoted) in [
         ("u%3Ahunter2%40127.0.0.1:1", "********"),
         ("u:hunter2@127.0.0.1:1", "u:********@127.0.0.1:1"),
         ("kafka;9092", "kafka;9092"),
     ] {
         for config in ["connector.json", "bare.properties"] {
-            let told = scene.run(&["check", "--config", config, "--bootstrap-servers", servers]);
-            told.has(&[&format!(
-                "bootstrap.servers is \"{shown}\", which is not a list of hosts with ports"
+            let result = scene.run(&["check", "--config", config, "--bootstrap-servers", servers]);
+            result.has(&[&format!(
+                "bootstrap.servers is \"{quoted}\", which is not a list of hosts with ports"
             )]);
         }
     }
-    let told = scene.run(&[
+    let result = scene.run(&[
         "check",
         "--config",
         "bare.properties",
         "--bootstrap-servers",
         "127.0.0.1:1",
     ]);
-    told.has(&["line 2 contains no ="]);
+    result.has(&["line 2 contains no ="]);
 
     let scene = Scene::new(&sound);
     let running = scene.start(free_port());
@@ -578,25 +578,25 @@ fn a_file_of_another_kind_is_named_with_its_line_and_none_of_it_is_printed() {
     let servers = ["--bootstrap-servers", "127.0.0.1:1"];
     for (role, is) in [("--worker", "a worker file"), ("--config", "a connector file")] {
         for (file, line) in [("accounts", 3), ("words", 1)] {
-            let told = scene.run(&[&["check", role, file][..], &servers].concat());
-            told.has(&[&format!("is not {is}: from line {line} on"), "WF0109"]);
-            let text = format!("{}{}", told.stdout, told.stderr);
+            let result = scene.run(&[&["check", role, file][..], &servers].concat());
+            result.has(&[&format!("is not {is}: from line {line} on"), "WF0109"]);
+            let text = format!("{}{}", result.stdout, result.stderr);
             assert!(!text.contains("alice") && !text.contains("WARN"), "{text}");
         }
     }
     // One known name is enough: the others are told as before.
     scene.write("typo", "alice=1\nbootstrap.servers=127.0.0.1:1\n");
-    let told = scene.run(&["check", "--worker", "typo", "--config", "connector.json"]);
-    told.has(&["alice is not a property that Walferry knows"]);
+    let result = scene.run(&["check", "--worker", "typo", "--config", "connector.json"]);
+    result.has(&["alice is not a property that Walferry knows"]);
 }
 
 #[test]
 fn a_code_is_explained_and_one_that_is_none_is_an_error_with_the_nearest() {
     let scene = Scene::new(&[]);
     for text in ["WF0301", "wf0301", "slot_in_use"] {
-        let told = scene.run(&["explain", text]);
-        told.has(&["WF0301 slot_in_use", "What it means:", "What to do:", "Exit code:"]);
-        assert_eq!(told.code, Some(0), "{text}");
+        let result = scene.run(&["explain", text]);
+        result.has(&["WF0301 slot_in_use", "What it means:", "What to do:", "Exit code:"]);
+        assert_eq!(result.code, Some(0), "{text}");
     }
     let all = scene.run(&["explain"]);
     all.has(&["WF0101", "WF0301", "WF0707", "Kafka"]);
@@ -617,20 +617,20 @@ fn a_code_is_explained_and_one_that_is_none_is_an_error_with_the_nearest() {
 fn an_export_from_a_folder_that_does_not_exist_is_a_mistake_and_no_empty_offset() {
     let scene = Scene::new(&[]);
     let export = |folder: &str| scene.run(&["offsets", "export", "--config", "connector.json", "--data-dir", folder]);
-    let told = export("nosuch");
-    assert_eq!(told.code, Some(4), "{told:?}");
+    let result = export("nosuch");
+    assert_eq!(result.code, Some(4), "{result:?}");
     assert!(
-        told.stderr.contains("the data directory nosuch does not exist"),
-        "{told:?}"
+        result.stderr.contains("the data directory nosuch does not exist"),
+        "{result:?}"
     );
     fs::create_dir(scene.path("there")).expect("the folder can be made");
-    let told = export("there");
+    let result = export("there");
     assert_eq!(
-        (told.code, told.stdout.trim()),
+        (result.code, result.stdout.trim()),
         (Some(0), r#"{"offsets":[]}"#),
-        "{told:?}"
+        "{result:?}"
     );
-    assert!(told.stderr.contains("has no stored offset in there"), "{told:?}");
+    assert!(result.stderr.contains("has no stored offset in there"), "{result:?}");
 }
 
 #[test]

@@ -39,10 +39,10 @@ fn the_unit_restarts_all_but_what_a_person_has_to_mend() {
 /// The script that the compose file runs, as the shell gets it.
 fn script() -> String {
     let compose = text("docker/compose.yaml");
-    let (_, rest) = compose
+    let (_, tail) = compose
         .split_once("      - |\n")
         .expect("the compose file has a script");
-    let lines = rest.lines().take_while(|line| line.starts_with("        "));
+    let lines = tail.lines().take_while(|line| line.starts_with("        "));
     let lines: Vec<&str> = lines.map(str::trim_start).collect();
     // A doubled dollar is how compose writes one. The pause is none of the test's.
     lines.join("\n").replace("$$", "$").replace("sleep 5", "sleep 0")
