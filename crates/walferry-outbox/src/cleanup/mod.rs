@@ -73,48 +73,75 @@ pub(crate) struct Round {
 }
 
 /// Removes rows, over a connection of its own.
+///
+/// What it knows ends at different times: [`Marks`] with each connection, [`Targets`] and marks with the stream's connection or an error, and lower
+/// bounds and kept rows when the stream does not go on where it was, or another server answers.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
     endpoint: Endpoint,
     slot: String,
-    sql: Option<Sql>,
-    /// What is set in its session. See [`Sql::session_settings`].
-    session_settings: Option<String>,
-    /// Waits to be confirmed.
-    pending: Option<ConfirmationMark>,
-    /// All rows with a lower transaction id are confirmed.
-    confirmed_xmin: Option<i64>,
+    session: Session,
+    server: ServerFacts,
+    marks: Marks,
+    targets: Targets,
     bounds: TableBounds,
-    targets: Vec<CleanupTarget>,
-    /// When they were looked for.
-    looked: Option<Instant>,
-    /// The next one to look through.
-    next: usize,
-    /// How far each table was looked through for the confirmed mark.
-    reached: HashMap<String, ScannedUpTo>,
     /// What the server keeps, by table.
     kept_rows: HashMap<String, KeptRows>,
     /// Partitions that could not be dropped, and tables of which none could.
     undropped: DropPauses,
     /// Tables that have failed the last time.
     failing: HashMap<String, PausedTable>,
-    /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
-    quiet_at: Option<Lsn>,
     /// Whether this has written the last thing that it saw in the WAL.
     has_nudged: bool,
-    /// The server of this connection, with its timeline.
-    server: Option<String>,
-    /// How this connection plans statements.
+    said: SaidOnce,
+    /// How often the stream did not go on where it was, at the last round.
+    breaks: Option<u64>,
+}
+
+/// The connection, and what is set in its session.
+#[derive(Debug, Default)]
+struct Session {
+    /// `None` in a round, too.
+    sql: Option<Sql>,
+    /// See [`Sql::session_settings`].
+    settings: Option<String>,
     planning: Planning,
+}
+
+/// Which server answers.
+#[derive(Debug, Default)]
+struct ServerFacts {
+    /// The server of this connection, with its timeline.
+    identity: Option<String>,
     /// When it was asked what it is recognised by.
     recognised_at: Option<Instant>,
     /// It is recognised from now on: what was kept on this server holds.
     is_recognised_anew: bool,
     follows_publications: bool,
     is_version_told: bool,
-    said: SaidOnce,
-    /// How often the stream did not go on where it was, at the last round.
-    breaks: Option<u64>,
+}
+
+/// What marks have shown. They count on the connection on which they were taken, and no longer.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Waits to be confirmed.
+    pending: Option<ConfirmationMark>,
+    /// All rows with a lower transaction id are confirmed.
+    confirmed_xmin: Option<i64>,
+    /// How far each table was looked through for the confirmed mark.
+    reached: HashMap<String, ScannedUpTo>,
+    /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
+    quiet_at: Option<Lsn>,
+}
+
+/// The tables from which rows are removed.
+#[derive(Debug, Default)]
+struct Targets {
+    tables: Vec<CleanupTarget>,
+    /// When they were looked for.
+    looked: Option<Instant>,
+    /// The next one to look through.
+    next: usize,
 }
 
 /// A place at which everything that a snapshot shows was committed.
@@ -182,8 +209,9 @@ const OF_PLANNING: [&str; 4] = [
 ];
 
 /// How the server plans statements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Planning {
+    #[default]
     Usual,
     /// The planner does not know how few of the rows that are due a batch takes, nor how many places it has. With a long backlog it would
     /// read and sort all rows for each batch, with the application's workers. In a nested loop it would go through all places of a batch for
@@ -246,26 +274,15 @@ impl Cleaner {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             slot: connector.slot.name.to_string(),
-            sql: None,
-            session_settings: None,
-            pending: None,
-            confirmed_xmin: None,
+            session: Session::default(),
+            server: ServerFacts::default(),
+            marks: Marks::default(),
+            targets: Targets::default(),
             bounds: TableBounds::new(&connector.publication.name),
-            targets: Vec::new(),
-            looked: None,
-            next: 0,
-            reached: HashMap::new(),
             kept_rows: HashMap::new(),
             undropped: DropPauses::default(),
             failing: HashMap::new(),
-            quiet_at: None,
             has_nudged: false,
-            server: None,
-            planning: Planning::Usual,
-            recognised_at: None,
-            is_recognised_anew: false,
-            follows_publications: false,
-            is_version_told: false,
             said: SaidOnce::default(),
             breaks: None,
         }
@@ -285,17 +302,8 @@ impl Cleaner {
 
     /// The stream has another connection. Whether it goes on where it was, the next round learns.
     pub(crate) fn begin_anew(&mut self) {
-        self.targets.clear();
-        self.looked = None;
-        self.next = 0;
-        self.forget_marks();
-    }
-
-    fn forget_marks(&mut self) {
-        self.pending = None;
-        self.confirmed_xmin = None;
-        self.quiet_at = None;
-        self.reached.clear();
+        self.targets = Targets::default();
+        self.marks = Marks::default();
     }
 
     /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `reported` is the position up to
@@ -326,7 +334,7 @@ impl Cleaner {
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
-        if self.follows_publications {
+        if self.server.follows_publications {
             self.take_over(run);
             match self.here(&sql).await? {
                 Some(here) => self.work(&sql, here, reported, tables, run, &mut round).await?,
@@ -335,7 +343,7 @@ impl Cleaner {
             }
             self.keep_bounds(run);
         }
-        self.sql = Some(sql).filter(|_| !round.has_changed_session);
+        self.session.sql = Some(sql).filter(|_| !round.has_changed_session);
         round.took = begun.elapsed();
         Ok(round)
     }
@@ -344,14 +352,14 @@ impl Cleaner {
     fn take_over(&mut self, run: &RunBounds) {
         let (breaks, bounds) = run.get();
         let goes_on = self.breaks.replace(breaks) == Some(breaks);
-        let is_recognised = std::mem::take(&mut self.is_recognised_anew);
+        let is_recognised = std::mem::take(&mut self.server.is_recognised_anew);
         match (goes_on, is_recognised) {
             (true, false) => return,
             // What was laid without knowing the server was laid on it. With lower bounds from before, the search begins anew.
             (true, true) => self.begin_anew(),
             (false, _) => self.forget(),
         }
-        if let Some(bounds) = bounds.filter(|bounds| Some(&bounds.server) == self.server.as_ref()) {
+        if let Some(bounds) = bounds.filter(|bounds| Some(&bounds.server) == self.server.identity.as_ref()) {
             self.bounds.restore(&bounds.tables);
             tracing::info!(
                 tables = bounds.tables.len(),
@@ -362,7 +370,7 @@ impl Cleaner {
 
     /// Has the lower bounds stored with the offset.
     fn keep_bounds(&mut self, run: &RunBounds) {
-        let (Some(breaks), Some(server)) = (self.breaks, &self.server) else {
+        let (Some(breaks), Some(server)) = (self.breaks, &self.server.identity) else {
             return;
         };
         let (tables, left) = self.bounds.stored();
@@ -396,35 +404,40 @@ impl Cleaner {
             return Ok(());
         }
         self.look(sql, tables, run, round).await?;
-        match self.confirmed_xmin {
+        match self.marks.confirmed_xmin {
             Some(xmin) => self.remove(sql, xmin, here.now_us, round).await,
             None => Ok(()),
         }
     }
 
     async fn connected(&mut self) -> Result<Sql, Error> {
-        if let Some(sql) = self.sql.take().filter(|sql| !sql.is_closed()) {
-            if self.server.is_none() && self.recognised_at.is_some_and(|at| at.elapsed() > RECOGNISE_AGAIN) {
+        if let Some(sql) = self.session.sql.take().filter(|sql| !sql.is_closed()) {
+            if self.server.identity.is_none()
+                && self
+                    .server
+                    .recognised_at
+                    .is_some_and(|at| at.elapsed() > RECOGNISE_AGAIN)
+            {
                 // The privilege may have been granted. What was laid on this connection was laid on this server.
-                self.server = self.recognised(&sql).await?;
+                self.server.identity = self.recognised(&sql).await?;
             }
             return Ok(sql);
         }
-        self.forget_marks();
+        self.marks = Marks::default();
         let mut sql = self.endpoint.sql(Purpose::Cleanup).await?;
         sql.limit_to(STATEMENT_TIMEOUT);
         sql.execute(DOING, SETTINGS).await?;
-        self.planning = Planning::Usual;
-        self.session_settings = sql.session_settings(LOOKING, &OF_PLANNING).await?;
+        self.session.planning = Planning::Usual;
+        self.session.settings = sql.session_settings(LOOKING, &OF_PLANNING).await?;
         let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
         let server = self.recognised(&sql).await?;
-        if server.is_none() || self.server != server {
+        if server.is_none() || self.server.identity != server {
             // Another server may answer, or this one with another history.
             self.forget();
         }
-        self.server = server;
-        self.follows_publications = follows_publications(version);
-        if !self.follows_publications && !std::mem::replace(&mut self.is_version_told, true) {
+        self.server.identity = server;
+        self.server.follows_publications = follows_publications(version);
+        if !self.server.follows_publications && !std::mem::replace(&mut self.server.is_version_told, true) {
             tracing::warn!(
                 version,
                 hint = "update the server to 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
@@ -436,11 +449,11 @@ impl Cleaner {
 
     /// What the server of this connection is recognised by. `None` without the privilege to ask for it: lower bounds then count for one connection.
     async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
-        self.recognised_at = Some(Instant::now());
+        self.server.recognised_at = Some(Instant::now());
         match sql.value(LOOKING, SERVER, &[]).await {
             Ok(server) => {
                 if self.said.is_over(UNRECOGNISED) {
-                    self.is_recognised_anew = true;
+                    self.server.is_recognised_anew = true;
                     tracing::info!("the server of an outbox is recognised from now on");
                 }
                 Ok(Some(server))
@@ -483,19 +496,20 @@ impl Cleaner {
 
     /// Settles the mark that waits, and takes the next one.
     async fn settle(&mut self, sql: &Sql, here: ConfirmationMark, confirmed: Lsn) -> Result<(), Error> {
-        if let Some(mark) = self.pending
+        if let Some(mark) = self.marks.pending
             && mark.lsn < confirmed
         {
-            if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_PAUSE) {
+            if self.targets.looked.is_some_and(|looked| looked.elapsed() < LOOK_PAUSE) {
                 // It is as good a little later.
                 return Ok(());
             }
-            self.confirmed_xmin = Some(mark.xmin);
-            self.pending = None;
+            self.marks.confirmed_xmin = Some(mark.xmin);
+            self.marks.pending = None;
             // The publication is looked at again before a row is removed: it may have left out rows that are below this mark.
-            self.looked = None;
-            self.quiet_at = std::mem::take(&mut self.has_nudged).then_some(here.lsn);
+            self.targets.looked = None;
+            self.marks.quiet_at = std::mem::take(&mut self.has_nudged).then_some(here.lsn);
         } else if self
+            .marks
             .pending
             .is_some_and(|mark| mark.lsn == confirmed && mark.lsn == here.lsn)
         {
@@ -503,8 +517,8 @@ impl Cleaner {
             sql.execute(LOOKING, "SELECT pg_catalog.pg_current_xact_id()").await?;
             self.has_nudged = true;
         }
-        if self.pending.is_none() && self.quiet_at != Some(here.lsn) {
-            self.pending = Some(here);
+        if self.marks.pending.is_none() && self.marks.quiet_at != Some(here.lsn) {
+            self.marks.pending = Some(here);
         }
         Ok(())
     }
@@ -517,25 +531,29 @@ impl Cleaner {
         run: &RunBounds,
         round: &mut Round,
     ) -> Result<(), Error> {
-        if self.looked.is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL) {
+        if self
+            .targets
+            .looked
+            .is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL)
+        {
             return Ok(());
         }
         // Without an answer, there are none.
-        self.targets.clear();
-        self.planning.set(sql, Planning::Usual).await?;
+        self.targets.tables.clear();
+        self.session.planning.set(sql, Planning::Usual).await?;
         let failing = &self.failing;
         let is_paused = |table: &str| is_resting(failing, table);
         let looked = self.bounds.look(sql, tables, run, is_paused, &self.undropped).await?;
         // Of a table that rests or has failed, it is not known which partitions are there.
         let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| is_paused(&table.full_name()));
-        self.targets = looked.targets;
+        self.targets.tables = looked.targets;
         if is_whole {
-            let drops = self.targets.iter().flat_map(|target| &target.drops);
+            let drops = self.targets.tables.iter().flat_map(|target| &target.drops);
             self.undropped
                 .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid || part.root == oid));
         }
         round.failed += looked.unchecked;
-        self.looked = Some(Instant::now());
+        self.targets.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
             self.fail(table, error, took, round);
         }
@@ -546,24 +564,24 @@ impl Cleaner {
     /// a batch takes.
     async fn remove(&mut self, sql: &Sql, xmin: i64, now_us: i64, round: &mut Round) -> Result<(), Error> {
         let started = Instant::now();
-        for _ in 0..self.targets.len() {
-            let place = self.next % self.targets.len();
-            let target = &self.targets[place];
+        for _ in 0..self.targets.tables.len() {
+            let place = self.targets.next % self.targets.tables.len();
+            let target = &self.targets.tables[place];
             if is_resting(&self.failing, &target.table) {
-                self.next = place + 1;
+                self.targets.next = place + 1;
                 continue;
             }
             if started.elapsed() > LONGEST_REMOVAL {
                 round.more = true;
                 break;
             }
-            self.next = place + 1;
-            if self.drop_one(sql, place, (xmin, now_us), round).await? || self.looked.is_none() {
+            self.targets.next = place + 1;
+            if self.drop_one(sql, place, (xmin, now_us), round).await? || self.targets.looked.is_none() {
                 // What was tried may have changed what is removed: the next round looks again.
                 break;
             }
-            self.planning.set(sql, Planning::Batches).await?;
-            let target = &self.targets[place];
+            self.session.planning.set(sql, Planning::Batches).await?;
+            let target = &self.targets.tables[place];
             let (table, begun) = (target.table.clone(), Instant::now());
             if self
                 .kept_rows
@@ -571,9 +589,9 @@ impl Cleaner {
                 .is_some_and(|kept_rows| kept_rows.are_due(begun))
             {
                 // This mark may be behind them, and in a quiet database there is no other.
-                self.reached.remove(&table);
+                self.marks.reached.remove(&table);
             }
-            let reached = self.reached.get(&table).copied();
+            let reached = self.marks.reached.get(&table).copied();
             let range = self.kept_rows.get(&table).and_then(KeptRows::range);
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, range).await {
@@ -596,7 +614,7 @@ impl Cleaner {
     /// Whether code of a table that was just looked at has changed what the session began with. That is also why the server may not even tell.
     async fn has_changed_session(&mut self, sql: &Sql, table: &str) -> Result<bool, Error> {
         let has_changed = match sql.session_settings(LOOKING, &OF_PLANNING).await {
-            Ok(settings) => settings != self.session_settings,
+            Ok(settings) => settings != self.session.settings,
             Err(error) if sql.is_closed() => return Err(error),
             Err(_) => true,
         };
@@ -621,12 +639,12 @@ impl Cleaner {
         (xmin, now_us): (i64, i64),
         round: &mut Round,
     ) -> Result<bool, Error> {
-        let target = &self.targets[place];
+        let target = &self.targets.tables[place];
         let until_us = now_us.saturating_sub(target.keep_us);
         let Some((part, bounds)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
             return Ok(false);
         };
-        self.planning.set(sql, Planning::Usual).await?;
+        self.session.planning.set(sql, Planning::Usual).await?;
         let attempt = DropAttempt {
             sql,
             table: &target.cleaned,
@@ -662,7 +680,7 @@ impl Cleaner {
                 "partition dropped: all of its rows were delivered"
             );
             round.dropped += 1;
-            self.looked = None;
+            self.targets.looked = None;
             self.undropped.dropped(&part);
             return;
         };
@@ -670,12 +688,12 @@ impl Cleaner {
         let times = self.undropped.postpone(&part, obstacle, Instant::now());
         if obstacle == Obstacle::Changed {
             // It may be gone, or be another one: the next look says so.
-            self.looked = None;
+            self.targets.looked = None;
         }
         if self.undropped.kept_rows(&part) != kept_rows {
             // Its rows, or those of all partitions, are removed from now on. The search of this mark may be behind them.
-            self.looked = None;
-            self.reached.remove(table);
+            self.targets.looked = None;
+            self.marks.reached.remove(table);
         }
         round.failed += tell_of_undropped(table, &part.name, undropped, times);
     }
@@ -683,7 +701,7 @@ impl Cleaner {
     /// After a batch of a table.
     fn removed(&mut self, table: String, step_us: i64, batch: Batch, round: &mut Round) {
         self.failing.remove(&table);
-        self.reached.insert(table.clone(), batch.reached);
+        self.marks.reached.insert(table.clone(), batch.reached);
         let Some(found) = batch.found else { return };
         round.removed += found.removed;
         round.more |= found.is_full;
@@ -897,15 +915,15 @@ mod tests {
         stored.keep(stored.get().0, "server", table(7), HashMap::new());
         let mut cleaner = nowhere();
         let mut bound = |server: Option<&str>, is_recognised_anew: bool| {
-            cleaner.server = server.map(ToOwned::to_owned);
-            cleaner.is_recognised_anew = is_recognised_anew;
-            (cleaner.looked, cleaner.confirmed_xmin) = (Some(Instant::now()), Some(1));
+            cleaner.server.identity = server.map(ToOwned::to_owned);
+            cleaner.server.is_recognised_anew = is_recognised_anew;
+            (cleaner.targets.looked, cleaner.marks.confirmed_xmin) = (Some(Instant::now()), Some(1));
             cleaner.take_over(&stored);
             let tables = cleaner.bounds.stored().0;
             (
                 tables.values().next().map(|bound| bound.oid),
-                cleaner.confirmed_xmin,
-                cleaner.looked.is_none(),
+                cleaner.marks.confirmed_xmin,
+                cleaner.targets.looked.is_none(),
             )
         };
         assert_eq!(bound(None, false), (None, None, true));
