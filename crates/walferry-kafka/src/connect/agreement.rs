@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    group::Clock,
-    members::{GroupView, Member},
+    clock::Clock,
+    group_view::{GroupView, Member},
 };
 
 /// How long members may take without a word of it: connectors that move stop first.
@@ -37,7 +37,7 @@ pub struct Disagreement {
 pub(super) struct Agreement {
     group: String,
     clock: Clock,
-    told: watch::Sender<Option<Disagreement>>,
+    news: watch::Sender<Option<Disagreement>>,
     known: Mutex<Known>,
 }
 
@@ -63,7 +63,7 @@ impl Agreement {
         Self {
             group,
             clock,
-            told: watch::Sender::new(None),
+            news: watch::Sender::new(None),
             known: Mutex::default(),
         }
     }
@@ -73,8 +73,8 @@ impl Agreement {
     }
 
     /// What keeps the members from agreeing, if anything. Reports each change.
-    pub(super) fn told(&self) -> watch::Receiver<Option<Disagreement>> {
-        self.told.subscribe()
+    pub(super) fn news(&self) -> watch::Receiver<Option<Disagreement>> {
+        self.news.subscribe()
     }
 
     /// The broker that coordinates the group answers with an error of its own.
@@ -124,8 +124,8 @@ impl Agreement {
                 hint: hint(&known.members),
             })
         };
-        self.told.send_if_modified(|told| {
-            if *told == found {
+        self.news.send_if_modified(|news| {
+            if *news == found {
                 return false;
             }
             match &found {
@@ -134,7 +134,7 @@ impl Agreement {
                 }
                 None => info!(group = self.group, "the workers of the group have agreed"),
             }
-            *told = found;
+            *news = found;
             true
         });
     }
@@ -219,21 +219,21 @@ mod tests {
             Arc::new(move || Duration::from_secs(now.load(Relaxed)))
         };
         let agreement = Agreement::new("walferry-g".into(), clock);
-        let told = agreement.told();
+        let news = agreement.news();
         let both = [("w", Some("http://a:1")), ("evil\u{1b}[2J", None)];
         agreement.see(&view(false, &both));
-        assert_eq!(*told.borrow(), None, "connectors may be stopping");
+        assert_eq!(*news.borrow(), None, "connectors may be stopping");
         now.store(21, Relaxed);
         agreement.see(&view(false, &both));
-        let slow = told.borrow().clone().expect("it is told").what;
+        let slow = news.borrow().clone().expect("it is told").what;
         assert!(slow.contains("has not answered for more than 20 s"), "{slow}");
         agreement.see(&view(true, &both));
-        assert_eq!(*told.borrow(), None);
+        assert_eq!(*news.borrow(), None);
 
         agreement.refuse();
-        assert!(told.borrow().is_some() && agreement.is_refused());
+        assert!(news.borrow().is_some() && agreement.is_refused());
         agreement.see(&view(false, &both));
-        let refused = told.borrow().clone().expect("it is told");
+        let refused = news.borrow().clone().expect("it is told");
         assert!(refused.what.contains("walferry-g fails"), "{refused:?}");
         let named = r#"client.id "evil\u{1b}[2J" at 10.0.0.9 (member id "evil\u{1b}[2J-1") is no Walferry"#;
         assert!(
@@ -242,9 +242,9 @@ mod tests {
             refused.hint
         );
         agreement.see(&view(false, &both[..1]));
-        let hint = told.borrow().clone().expect("it is told").hint;
+        let hint = news.borrow().clone().expect("it is told").hint;
         assert!(hint.contains("belong there or hangs: client.id \"w\""), "{hint}");
         agreement.see(&view(true, &both[..1]));
-        assert!(told.borrow().is_none() && !agreement.is_refused());
+        assert!(news.borrow().is_none() && !agreement.is_refused());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use rdkafka::statistics::Statistics;
 
-use super::group::Clock;
+use super::clock::Clock;
 
 /// A member that has not been seen for this long gives up what it has. It is shorter than the session, after which the brokers give it away.
 pub(super) const UNSEEN: Duration = Duration::from_secs(5);

@@ -19,9 +19,10 @@ use walferry_engine::Failure;
 use super::{
     Lease,
     agreement::Agreement,
+    clock::Clock,
     contact::{Contact, Question},
-    group::{Clock, StallWatch},
-    members::GroupView,
+    group::StallWatch,
+    group_view::GroupView,
     places::{Places, Share, Standing},
 };
 

@@ -12,34 +12,16 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
 
-use super::agreement::Agreement;
+use super::{
+    agreement::Agreement,
+    clock::{Clock, since_boot},
+};
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
 
 /// If the group's thread shows no sign of life for this long, this process or its machine stood still. Meanwhile, the brokers may have given
 /// its turn to another process.
 pub(super) const STILL: Duration = Duration::from_secs(5);
-
-/// The time since the machine was started.
-pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
-
-/// A clock that also counts the time in which the machine is suspended. The one of [`std::time::Instant`] stands still then, as if the
-/// brokers had waited, too.
-#[cfg(target_os = "linux")]
-pub(super) fn since_boot() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or_default(),
-        u32::try_from(time.tv_nsec).unwrap_or_default(),
-    )
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn since_boot() -> Duration {
-    use std::{sync::OnceLock, time::Instant};
-    static BEGUN: OnceLock<Instant> = OnceLock::new();
-    BEGUN.get_or_init(Instant::now).elapsed()
-}
 
 /// Whether this process may write to Connect's topics. Clones share it.
 #[derive(Clone)]

@@ -41,11 +41,13 @@ use super::{
     ConnectTopics, Lease, Topic,
     agreement::{Agreement, Disagreement},
     client_id::client_id,
+    clock::{Clock, since_boot},
     confirmation::{self, Confirmation},
     contact::{Contact, STATISTICS_MS, UNSEEN},
     driver::{GroupClient, MemberLooks, MembershipDriver},
-    group::{Clock, GroupErrors, since_boot},
-    members::{GroupReader, GroupView, work_topic},
+    group::GroupErrors,
+    group_view::GroupView,
+    members::{GroupReader, work_topic},
     partition::partition_of,
     places::{Places, Share, Standing},
 };
@@ -409,7 +411,7 @@ impl Membership {
 
     /// What keeps the members of the group from agreeing who has what, if anything. Reports each change.
     pub fn disagreement(&self) -> watch::Receiver<Option<Disagreement>> {
-        self.agreement.told()
+        self.agreement.news()
     }
 
     /// Nothing works for these places any more, so that others may have them.

@@ -3,12 +3,14 @@
 
 mod agreement;
 mod client_id;
+mod clock;
 mod confirmation;
 mod connector_store;
 mod contact;
 mod content;
 mod driver;
 mod group;
+mod group_view;
 mod log;
 mod members;
 mod membership;
@@ -27,12 +29,14 @@ use walferry_config::{Options, Worker};
 use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
 pub use agreement::Disagreement;
+pub use clock::Clock;
 pub use connector_store::TopicConnectorStore;
 pub use contact::Question;
 pub use driver::{GroupClient, MemberLooks, MembershipDriver};
-pub use group::{Clock, Lease, Queue};
+pub use group::{Lease, Queue};
+pub use group_view::{GroupView, Member};
 pub use log::Log;
-pub use members::{GroupReader, GroupView, Member};
+pub use members::GroupReader;
 pub use membership::{DrivenMembership, Membership, WORK_PARTITIONS, work_partition};
 pub use offsets::{OffsetLog, OffsetRecord};
 pub use places::{Places, Share, Standing};

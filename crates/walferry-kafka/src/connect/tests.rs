@@ -22,7 +22,7 @@ use walferry_engine::{
 
 use super::{
     ConnectTopics, Membership, OffsetLog, OffsetRecord, Places, Share, Standing, StateLog, StatusKey, TopicWatch,
-    WORK_PARTITIONS, group::since_boot, state_record, topic_record,
+    WORK_PARTITIONS, clock::since_boot, state_record, topic_record,
 };
 use crate::{Producers, Transactions, client::settings::ClientSettings, demo::DemoCluster};
 
