@@ -9,6 +9,9 @@
 //! which partitions this process is the deputy. All survivors compute the same from the same members. If they see different ones for a moment,
 //! two may be deputies: then the slot decides, because it has one reader at a time.
 //!
+//! A member that ends in order leaves the group before its address refuses connections. So one whose address refuses them is missed only if the
+//! brokers still list it when they are asked after that.
+//!
 //! A member that was missed is there after all if it is still in the group when its session must have ended, or if its address answers again
 //! and that is no other member's. From then on, it is not missed again.
 
@@ -32,6 +35,10 @@ pub(crate) struct Deputies {
     own_address: String,
     /// As they were when nothing moved. While something does, the brokers do not tell what members have.
     members: BTreeMap<String, Member>,
+    /// Addresses that refuse connections, each with the number of the first question to the brokers after that.
+    suspects: BTreeMap<String, u64>,
+    /// The members that the brokers have listed last.
+    present: BTreeSet<String>,
     gone: BTreeMap<String, GoneMember>,
     /// They were missed, and are there.
     trusted: BTreeSet<String>,
@@ -50,10 +57,11 @@ struct GoneMember {
 /// The deputy for each partition of members whose addresses refuse connections, as all survivors compute it.
 pub fn deputies_in<'v>(view: &'v GroupView, gone: &BTreeSet<String>) -> BTreeMap<i32, &'v Member> {
     let (mut deputies, now) = (Deputies::new(""), Instant::now());
-    deputies.see(view, now);
+    deputies.see(view, 0, now);
     for address in gone {
-        deputies.hear(address, Sign::Refuses, now);
+        deputies.hear(address, Sign::Refuses, 0, now);
     }
+    deputies.see(view, 1, now);
     let member = |id: &String| view.members.iter().find(|member| member.id == *id);
     let chosen = deputies.chosen.iter();
     chosen
@@ -66,14 +74,28 @@ impl Deputies {
         Self {
             own_address: own_address.to_owned(),
             members: BTreeMap::new(),
+            suspects: BTreeMap::new(),
+            present: BTreeSet::new(),
             gone: BTreeMap::new(),
             trusted: BTreeSet::new(),
             chosen: BTreeMap::new(),
         }
     }
 
-    /// The members now.
-    pub(crate) fn see(&mut self, view: &GroupView, now: Instant) {
+    /// The members now. `answered` is the number of the last question that the brokers have answered, perhaps with these same members.
+    pub(crate) fn see(&mut self, view: &GroupView, answered: u64, now: Instant) {
+        self.look(view, now);
+        self.present = view.members.iter().map(|member| member.id.clone()).collect();
+        let suspects = std::mem::take(&mut self.suspects);
+        for (address, question) in suspects {
+            match question <= answered {
+                true => self.miss(&address, now),
+                false => drop(self.suspects.insert(address, question)),
+            }
+        }
+    }
+
+    fn look(&mut self, view: &GroupView, now: Instant) {
         if !view.all_share() {
             // Then only the leader works.
             *self = Self::new(&self.own_address);
@@ -146,30 +168,50 @@ impl Deputies {
         addresses.filter(|address| *address != self.own_address).collect()
     }
 
-    /// An address has shown something of its process.
-    pub(crate) fn hear(&mut self, address: &str, sign: Sign, now: Instant) {
-        let there: Vec<&String> = self
-            .members
-            .iter()
-            .filter(|(id, member)| member.address.as_deref() == Some(address) && !self.trusted.contains(*id))
-            .map(|(id, _)| id)
-            .collect();
-        let mut is_new = false;
-        for id in there {
-            match (sign, self.gone.get_mut(id)) {
+    /// Members with this address that were not missed in vain before.
+    fn at(&self, address: &str) -> Vec<String> {
+        let its = |(id, member): &(&String, &Member)| {
+            member.address.as_deref() == Some(address) && !self.trusted.contains(*id)
+        };
+        self.members.iter().filter(its).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// An address has shown something of its process. `asked` is how often the brokers were asked for the members until now.
+    pub(crate) fn hear(&mut self, address: &str, sign: Sign, asked: u64, now: Instant) {
+        if sign == Sign::Listens {
+            self.suspects.remove(address);
+        }
+        for id in self.at(address) {
+            match (sign, self.gone.get_mut(&id)) {
                 (Sign::Refuses, Some(gone)) => gone.answers = None,
                 (Sign::Listens, Some(gone)) => drop(gone.answers.get_or_insert(now)),
                 (Sign::Refuses, None) => {
-                    let (since, answers) = (now, None);
-                    self.gone.insert(id.clone(), GoneMember { since, answers });
-                    is_new = true;
+                    // It may have left in order a moment ago.
+                    self.suspects.entry(address.to_owned()).or_insert(asked + 1);
                 }
                 (Sign::Listens, None) => {}
+            }
+        }
+    }
+
+    /// An address refuses connections, and the brokers have been asked since.
+    fn miss(&mut self, address: &str, now: Instant) {
+        let mut is_new = false;
+        for id in self.at(address) {
+            if self.present.contains(&id) && !self.gone.contains_key(&id) {
+                let (since, answers) = (now, None);
+                self.gone.insert(id, GoneMember { since, answers });
+                is_new = true;
             }
         }
         if is_new {
             self.choose();
         }
+    }
+
+    /// Whether it is to be seen whether the brokers still list a member whose address refuses connections.
+    pub(crate) fn suspect_somebody(&self) -> bool {
+        !self.suspects.is_empty()
     }
 
     /// Chooses a deputy for each partition of those that are gone: who has least, as the assignment of the group is likely to choose, too.
@@ -202,9 +244,9 @@ impl Deputies {
         self.chosen = chosen;
     }
 
-    /// Whether a member is gone that the brokers still have, or whose partitions nobody has yet.
+    /// Whether a member is or seems to be gone that the brokers still have, or whose partitions nobody has yet.
     pub(crate) fn miss_somebody(&self) -> bool {
-        !self.gone.is_empty() || !self.chosen.is_empty()
+        !self.gone.is_empty() || !self.chosen.is_empty() || self.suspect_somebody()
     }
 
     /// The partitions for which this process is the deputy.
@@ -259,10 +301,12 @@ mod tests {
             member("c", "http://c:1", [4, 5]),
         ];
         let mut deputies = Deputies::new(own);
-        deputies.see(&view(&members, true), now);
-        deputies.hear("http://c:1", Sign::Listens, now);
+        deputies.see(&view(&members, true), 0, now);
+        deputies.hear("http://c:1", Sign::Listens, 0, now);
         assert!(!deputies.miss_somebody() && deputies.partitions().is_empty());
-        deputies.hear("http://c:1", Sign::Refuses, now);
+        deputies.hear("http://c:1", Sign::Refuses, 0, now);
+        assert!(deputies.partitions().is_empty(), "it may have left");
+        deputies.see(&view(&members, true), 1, now);
         (deputies, members)
     }
 
@@ -280,7 +324,7 @@ mod tests {
         // The brokers notice it. Meanwhile they tell nothing of who has what.
         let moving = [member("a", "http://a:1", []), member("b", "http://b:1", [])];
         for deputies in [&mut a, &mut b] {
-            deputies.see(&view(&moving, false), now + Duration::from_secs(6));
+            deputies.see(&view(&moving, false), 1, now + Duration::from_secs(6));
         }
         assert_eq!((a.partitions(), b.partitions()), (set([4]), set([5])));
         let settled = [
@@ -288,7 +332,7 @@ mod tests {
             member("b", "http://b:1", [2, 3]),
         ];
         for deputies in [&mut a, &mut b] {
-            deputies.see(&view(&settled, true), now + Duration::from_secs(7));
+            deputies.see(&view(&settled, true), 1, now + Duration::from_secs(7));
         }
         assert_eq!((a.partitions(), b.partitions()), (set([4]), set([])), "b ends its run");
         assert!(!b.miss_somebody());
@@ -296,8 +340,21 @@ mod tests {
         assert!(!a.miss_somebody());
         // It does not become the deputy again when it gives the partition up.
         a.own(&set([0, 1]));
-        a.see(&view(&members[..2], true), now + Duration::from_secs(8));
+        a.see(&view(&members[..2], true), 1, now + Duration::from_secs(8));
         assert!(a.partitions().is_empty());
+    }
+
+    #[test]
+    fn a_worker_that_has_left_in_order_is_not_missed_though_its_address_refuses_connections() {
+        let now = Instant::now();
+        let members = [member("a", "http://a:1", [0, 1]), member("b", "http://b:1", [2, 3])];
+        let mut deputies = Deputies::new("http://a:1");
+        deputies.see(&view(&members, true), 1, now);
+        deputies.hear("http://b:1", Sign::Refuses, 1, now);
+        assert!(deputies.miss_somebody(), "the brokers are asked soon");
+        // They have not told who has what since.
+        deputies.see(&view(&members[..1], false), 2, now);
+        assert!(deputies.partitions().is_empty() && !deputies.miss_somebody());
     }
 
     #[test]
@@ -317,8 +374,9 @@ mod tests {
     #[test]
     fn a_deputy_that_is_gone_too_is_replaced() {
         let now = Instant::now();
-        let (mut a, _) = without_c("http://a:1", now);
-        a.hear("http://b:1", Sign::Refuses, now);
+        let (mut a, members) = without_c("http://a:1", now);
+        a.hear("http://b:1", Sign::Refuses, 1, now);
+        a.see(&view(&members, true), 2, now);
         assert_eq!(a.partitions(), set([2, 3, 4, 5]));
     }
 
@@ -326,11 +384,11 @@ mod tests {
     fn a_member_whose_membership_lives_on_is_not_missed_again() {
         let now = Instant::now();
         let (mut a, members) = without_c("http://a:1", now);
-        a.see(&view(&members, true), now + Duration::from_secs(8));
+        a.see(&view(&members, true), 1, now + Duration::from_secs(8));
         assert_eq!(a.partitions(), set([4]));
-        a.see(&view(&members, true), now + LONGEST + Duration::from_millis(1));
+        a.see(&view(&members, true), 1, now + LONGEST + Duration::from_millis(1));
         assert!(a.partitions().is_empty() && !a.miss_somebody());
-        a.hear("http://c:1", Sign::Refuses, now + LONGEST);
+        a.hear("http://c:1", Sign::Refuses, 1, now + LONGEST);
         assert!(!a.miss_somebody());
     }
 
@@ -345,7 +403,7 @@ mod tests {
             (18, true, set([4])),
             (20, true, set([])),
         ] {
-            a.see(&view(&members, is_settled), at(seconds));
+            a.see(&view(&members, is_settled), 1, at(seconds));
             assert_eq!(a.partitions(), expected, "after {seconds} s");
         }
     }
@@ -357,8 +415,8 @@ mod tests {
         let successor = member("d", "http://c:1", []);
         for has_successor in [false, true] {
             let (mut a, members) = without_c("http://a:1", now);
-            a.hear("http://c:1", Sign::Listens, now);
-            a.see(&view(&members, true), now + JOINS);
+            a.hear("http://c:1", Sign::Listens, 1, now);
+            a.see(&view(&members, true), 1, now + JOINS);
             assert_eq!(
                 a.partitions(),
                 set([4]),
@@ -366,7 +424,7 @@ mod tests {
             );
             let mut seen = members.to_vec();
             seen.extend(has_successor.then(|| successor.clone()));
-            a.see(&view(&seen, !has_successor), later);
+            a.see(&view(&seen, !has_successor), 1, later);
             assert_eq!(a.partitions(), if has_successor { set([4]) } else { set([]) });
         }
     }
@@ -376,7 +434,7 @@ mod tests {
         let now = Instant::now();
         let (mut a, mut members) = without_c("http://a:1", now);
         members[1].shares = false;
-        a.see(&view(&members, true), now);
+        a.see(&view(&members, true), 1, now);
         assert!(a.partitions().is_empty() && a.addresses().is_empty());
     }
 }

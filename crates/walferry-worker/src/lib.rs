@@ -9,6 +9,7 @@
 pub mod active;
 pub mod assemble;
 pub mod beside;
+mod blocking;
 pub mod cluster;
 pub mod deputies;
 pub mod duty;
@@ -24,6 +25,8 @@ mod neighbours;
 pub mod pipeline_of;
 pub mod process;
 pub mod room;
+#[cfg(test)]
+mod simulation;
 pub mod sinks;
 pub mod states;
 pub mod storage;

@@ -58,7 +58,12 @@ impl Joined {
 }
 
 /// Waits until a member may work. False if it has to join again.
-async fn may_work(topics: &ConnectTopics, settings: &JoinSettings, membership: &Membership, standby: &Standby) -> bool {
+pub(crate) async fn may_work(
+    topics: &ConnectTopics,
+    settings: &JoinSettings,
+    membership: &Membership,
+    standby: &Standby,
+) -> bool {
     let (mut share, mut view, mut denied) = (membership.share(), membership.view(), membership.denied());
     let mut disagreement = membership.disagreement();
     loop {

@@ -26,8 +26,19 @@ const LOOK: Duration = Duration::from_millis(200);
 ///
 /// Where the owner of connectors is gone and the group has not noticed it yet, this process may be their deputy ([`Deputies`]).
 pub async fn follow(membership: &Membership, connectors: ManagedConnectors, states: Option<StateReports>) {
+    follow_beside(membership, connectors, states, Neighbours::default()).await;
+}
+
+/// The same beside other workers that are watched in this way.
+pub(crate) async fn follow_beside(
+    membership: &Membership,
+    connectors: ManagedConnectors,
+    states: Option<StateReports>,
+    mut neighbours: Neighbours,
+) {
     let (mut share, mut view) = (membership.share(), membership.view());
-    let (mut deputies, mut neighbours) = (Deputies::new(membership.address()), Neighbours::default());
+    let mut deputies = Deputies::new(membership.address());
+    let mut answered = membership.look_counts().answered();
     loop {
         let (now, seen) = (share.borrow_and_update().clone(), view.borrow_and_update().clone());
         if now.standing == Standing::Lost {
@@ -36,7 +47,8 @@ pub async fn follow(membership: &Membership, connectors: ManagedConnectors, stat
         if let Some(seen) = &seen
             && now.standing == Standing::Member
         {
-            deputies.see(seen, Instant::now());
+            let answers = *answered.borrow_and_update();
+            deputies.see(seen, answers, now_by_clock());
             deputies.own(&now.held.partitions);
             neighbours.watch(deputies.addresses());
             membership.look_closely(deputies.miss_somebody());
@@ -58,13 +70,23 @@ pub async fn follow(membership: &Membership, connectors: ManagedConnectors, stat
             }
         }
         tokio::select! {
+            // In this order, so that a run of the simulation can be repeated.
+            biased;
             Ok(()) = share.changed() => {}
             Ok(()) = view.changed() => {}
-            (address, sign) = neighbours.next() => deputies.hear(&address, sign, Instant::now()),
+            (address, sign) = neighbours.next() => {
+                deputies.hear(&address, sign, membership.look_counts().begun(), now_by_clock());
+            }
+            Ok(()) = answered.changed(), if deputies.suspect_somebody() => {}
             () = sleep(LOOK), if deputies.miss_somebody() => {}
             else => pending().await,
         }
     }
+}
+
+/// The time of the runtime, which a simulation decides.
+fn now_by_clock() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Waits until nothing runs any more that this process is not to run, and gives it up.
@@ -85,6 +107,7 @@ async fn release(
         .collect();
     let mut changes = membership.share();
     tokio::select! {
+        biased;
         () = connectors.supervisor().gone(is_leaving) => {}
         // It took too long, or the brokers have forgotten this process.
         _ = changes.wait_for(|share| share.standing == Standing::Lost) => return,

@@ -9,6 +9,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::ErrorKind,
+    pin::Pin,
+    rc::Rc,
     time::Duration,
 };
 
@@ -47,17 +49,31 @@ pub(crate) enum Sign {
 }
 
 /// The other workers' addresses, which are watched.
-#[derive(Debug)]
 pub(crate) struct Neighbours {
+    dial: Dial,
     watched: BTreeMap<String, JoinHandle<()>>,
     signs: mpsc::UnboundedReceiver<(String, Sign)>,
     tell: mpsc::UnboundedSender<(String, Sign)>,
 }
 
+/// Opens a connection to a host and its port. A simulation has another network.
+pub(crate) type Dial = Rc<dyn Fn(&str) -> Pin<Box<dyn Future<Output = Connected>>>>;
+
 impl Default for Neighbours {
     fn default() -> Self {
+        Self::by(Rc::new(|place: &str| {
+            let place = place.to_owned();
+            Box::pin(async move { connect(&place).await })
+        }))
+    }
+}
+
+impl Neighbours {
+    /// Watches nobody yet. Connections are opened in this way.
+    pub(crate) fn by(dial: Dial) -> Self {
         let (tell, signs) = mpsc::unbounded_channel();
         Self {
+            dial,
             watched: BTreeMap::new(),
             signs,
             tell,
@@ -79,7 +95,7 @@ impl Neighbours {
             if self.watched.len() >= MOST || self.watched.contains_key(&address) {
                 continue;
             }
-            let task = spawn_vital(watch(address.clone(), self.tell.clone()));
+            let task = spawn_vital(watch(self.dial.clone(), address.clone(), self.tell.clone()));
             self.watched.insert(address, task);
         }
     }
@@ -101,17 +117,16 @@ impl Drop for Neighbours {
 }
 
 /// Watches one address for ever.
-async fn watch(address: String, signs: mpsc::UnboundedSender<(String, Sign)>) {
+async fn watch(dial: Dial, address: String, signs: mpsc::UnboundedSender<(String, Sign)>) {
     let place = address.split_once("://").map_or(address.as_str(), |(_, place)| place);
     let (mut refusals, mut short_ones) = (0_u32, 0_u32);
     loop {
-        match connect(place).await {
-            Connected::Yes(mut socket) => {
+        match dial(place).await {
+            Connected::Open(closed) => {
                 refusals = 0;
                 let _ = signs.send((address.clone(), Sign::Listens));
                 let begun = Instant::now();
-                let mut nothing = [0];
-                let _ = timeout(HOLD, socket.read(&mut nothing)).await;
+                let _ = timeout(HOLD, closed).await;
                 short_ones = if begun.elapsed() < SHORT { short_ones + 1 } else { 0 };
                 if short_ones < SHORT_ONES {
                     continue;
@@ -131,10 +146,18 @@ async fn watch(address: String, signs: mpsc::UnboundedSender<(String, Sign)>) {
     }
 }
 
-enum Connected {
-    Yes(TcpStream),
+/// What became of a try to connect.
+pub(crate) enum Connected {
+    /// There is a connection, until this ends.
+    Open(Pin<Box<dyn Future<Output = ()>>>),
     Refused,
     Unknown,
+}
+
+/// Waits until the other side closes a connection.
+async fn closed(mut socket: TcpStream) {
+    let mut nothing = [0];
+    let _ = socket.read(&mut nothing).await;
 }
 
 /// Connects to one of the addresses of a host. It counts as refused only if all of them refuse.
@@ -145,7 +168,7 @@ async fn connect(place: &str) -> Connected {
     let mut are_all_refused = None;
     for address in found {
         match timeout(CONNECT, TcpStream::connect(address)).await {
-            Ok(Ok(socket)) => return Connected::Yes(socket),
+            Ok(Ok(socket)) => return Connected::Open(Box::pin(closed(socket))),
             Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
                 are_all_refused.get_or_insert(true);
             }

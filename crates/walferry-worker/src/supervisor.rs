@@ -36,6 +36,12 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// [`TargetState::Abandoned`], it ends without delivering, storing or confirming anything more.
 pub type RunBody = Arc<dyn Fn(watch::Receiver<TargetState>) -> Result<(), Failure> + Send + Sync>;
 
+/// The same as a local task of this thread, in a simulation.
+#[cfg(test)]
+pub(crate) type TaskBody = Arc<
+    dyn Fn(watch::Receiver<TargetState>) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>> + Send + Sync,
+>;
+
 /// Starts, controls and ends connectors. Clones share their connectors.
 #[derive(Clone, Default)]
 pub struct Supervisor(Arc<Inner>);
@@ -47,6 +53,9 @@ struct Inner {
     closed: AtomicBool,
     /// Number of runs that have ended. A change wakes those who wait for an end.
     ends: watch::Sender<u64>,
+    /// What runs in place of connectors' bodies, in a simulation.
+    #[cfg(test)]
+    tasks: Mutex<std::collections::BTreeMap<String, TaskBody>>,
 }
 
 struct Supervised {
@@ -259,6 +268,19 @@ impl Supervisor {
         })
     }
 
+    /// From now on, runs of this connector are local tasks.
+    #[cfg(test)]
+    pub(crate) fn run_as_task(&self, name: &str, task: TaskBody) {
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.insert(name.to_owned(), task);
+    }
+
+    #[cfg(test)]
+    fn task_of(&self, name: &str) -> Option<TaskBody> {
+        let tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.get(name).cloned()
+    }
+
     /// To be asked under the lock of the connectors.
     fn is_closed(&self) -> bool {
         self.0.closed.load(Relaxed)
@@ -283,6 +305,15 @@ impl Supervisor {
         connector.status.begins(connector.machine.target().into());
         let (supervisor, target) = (self.clone(), connector.target.subscribe());
         let (status, body) = (connector.status.clone(), connector.body.clone());
+        #[cfg(test)]
+        if let Some(task) = self.task_of(&status.name) {
+            tokio::task::spawn_local(async move {
+                let result = task(target).await;
+                supervisor.on_end(&status, result);
+                supervisor.0.ends.send_modify(|ends| *ends += 1);
+            });
+            return;
+        }
         let run = move || {
             // Everything logged below this names the connector, also on threads that are started there.
             let _span = error_span!(RUN, connector = status.name).entered();

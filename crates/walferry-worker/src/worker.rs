@@ -36,7 +36,7 @@ use std::{
 use serde_json::Value as Json;
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
-    task::{JoinHandle, spawn_blocking, spawn_local},
+    task::{JoinHandle, spawn_local},
     time::sleep,
 };
 use tracing::{info, warn};
@@ -54,8 +54,8 @@ use walferry_engine::{
 use walferry_kafka::connect::{StateRecords, StatusKey};
 
 use crate::{
-    active::ActiveTopics, beside::SlotLooks, duty::Duty, loaded::Loaded, process::ReportFailure, room::Room,
-    stores::Offsets, supervisor::Supervisor,
+    active::ActiveTopics, beside::SlotLooks, blocking::run_blocking, duty::Duty, loaded::Loaded,
+    process::ReportFailure, room::Room, stores::Offsets, supervisor::Supervisor,
 };
 
 /// Pause before the store is written again.
@@ -87,7 +87,14 @@ pub(crate) struct Inner {
     pub share: watch::Sender<usize>,
     /// The room for what they have in flight, if it is limited for all together.
     pub room: Room,
+    /// What runs in place of connectors, in a simulation.
+    #[cfg(test)]
+    pub runs: Option<SimulatedRuns>,
 }
+
+/// Makes what runs in place of a connector.
+#[cfg(test)]
+pub(crate) type SimulatedRuns = Arc<dyn Fn(&crate::process::RunSettings) -> crate::supervisor::TaskBody + Send + Sync>;
 
 /// A connector of this worker.
 #[derive(Clone)]
@@ -153,6 +160,8 @@ pub struct WorkerParts {
     pub output: WorkerOutput,
     /// `None`: this process alone has its connectors.
     pub shared: Option<SharedStore>,
+    #[cfg(test)]
+    pub(crate) runs: Option<SimulatedRuns>,
 }
 
 /// What several workers have in common.
@@ -229,6 +238,8 @@ impl ManagedConnectors {
             deputies: Mutex::default(),
             states,
             commands,
+            #[cfg(test)]
+            runs: beginning.runs,
         }));
         let config_writer = ConfigWriter {
             connectors: connectors.clone(),
@@ -627,6 +638,8 @@ impl ConfigWriter {
                 }
             };
             let command = tokio::select! {
+                // In this order, so that a run of the simulation can be repeated.
+                biased;
                 command = commands.recv() => match command {
                     Some(command) => command,
                     None => return,
@@ -700,7 +713,7 @@ impl ConfigWriter {
             return Ok(());
         }
         let Ok(store) = self.store.clone() else { return Ok(()) };
-        let read = spawn_blocking(move || {
+        let read = run_blocking(move || {
             let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
             let entries = store.entries()?;
             Ok::<_, Failure>((entries, store.others()))
@@ -928,7 +941,7 @@ impl ConfigWriter {
                 ));
             }
         };
-        let written = spawn_blocking(move || {
+        let written = run_blocking(move || {
             let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
             change(store.as_mut())
         });
@@ -1024,6 +1037,7 @@ mod tests {
             },
             loaded: Vec::new(),
             shared,
+            runs: None,
             output: WorkerOutput {
                 progress: None,
                 report: |_, _, _| {},

@@ -567,7 +567,21 @@ impl<S: Source> SourceReader<'_, S> {
             ..StoredOffset::default()
         };
         let s = self.settings;
-        match start::decide(&s.slot, &found, Some(&here), s.snapshot, s.mismatch)? {
+        let plan = start::decide(&s.slot, &found, Some(&here), s.snapshot, s.mismatch);
+        let plan = plan.map_err(|failure| match failure.kind {
+            // A deputy of another process may have read the slot since the last connection. The next session loads what that has stored.
+            Kind::SlotAheadOfOffset => Failure::new(
+                Disposition::Replay,
+                failure.kind,
+                format!(
+                    "replication slot {} is ahead of what this session has stored: comparing it with the stored offset",
+                    s.slot
+                ),
+                None,
+            ),
+            _ => failure,
+        })?;
+        match plan {
             StartPlan::Resume { .. } => Ok(()),
             _ => Err(Failure::new(
                 Disposition::Replay,

@@ -7,7 +7,10 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
@@ -240,6 +243,25 @@ impl MembershipDriver {
     }
 }
 
+/// How often the brokers were asked for the members, and which question was the last that they have answered. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct LookCounts {
+    begun: Arc<AtomicU64>,
+    answered: watch::Sender<u64>,
+}
+
+impl LookCounts {
+    /// How often they were asked.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(SeqCst)
+    }
+
+    /// The number of the last question that they have answered. Reports each answer.
+    pub fn answered(&self) -> watch::Receiver<u64> {
+        self.answered.subscribe()
+    }
+}
+
 /// When to ask the brokers for the members, and what follows from their answers: they are asked after each change of what this process has, and
 /// now and then, because the others change, too.
 pub struct MemberLooks {
@@ -249,6 +271,7 @@ pub struct MemberLooks {
     view: watch::Sender<Option<GroupView>>,
     changes: watch::Receiver<Share>,
     looks_closely: Arc<AtomicBool>,
+    counts: LookCounts,
     last: Option<Duration>,
     is_moving: bool,
     /// Whether this process was a member when it asked last.
@@ -273,6 +296,7 @@ impl MemberLooks {
         view: watch::Sender<Option<GroupView>>,
         changes: watch::Receiver<Share>,
         looks_closely: Arc<AtomicBool>,
+        counts: LookCounts,
     ) -> Self {
         Self {
             clock,
@@ -281,6 +305,7 @@ impl MemberLooks {
             view,
             changes,
             looks_closely,
+            counts,
             last: None,
             is_moving: true,
             was_member: false,
@@ -311,7 +336,12 @@ impl MemberLooks {
         self.was_member = share.standing == Standing::Member;
         // One that cannot join says with whom.
         let cannot_join = share.standing == Standing::Joining && self.agreement.is_refused();
-        (self.was_member || cannot_join).then(|| self.contact.ask())
+        if !(self.was_member || cannot_join) {
+            return None;
+        }
+        // First of all: whoever reads the count before this is answered by this question.
+        self.counts.begun.fetch_add(1, SeqCst);
+        Some(self.contact.ask())
     }
 
     /// The brokers have answered, or cannot be asked.
@@ -331,6 +361,7 @@ impl MemberLooks {
                     }
                     is_new
                 });
+                self.counts.answered.send_replace(self.counts.begun());
             }
             Err(error) => {
                 self.is_moving = true;

@@ -44,7 +44,7 @@ use super::{
     clock::{Clock, since_boot},
     confirmation::{self, Confirmation},
     contact::{Contact, STATISTICS_MS, UNSEEN},
-    driver::{GroupClient, MemberLooks, MembershipDriver},
+    driver::{GroupClient, LookCounts, MemberLooks, MembershipDriver},
     group::GroupErrors,
     group_view::GroupView,
     members::{GroupReader, work_topic},
@@ -83,6 +83,7 @@ pub struct Membership {
     thread: Option<MemberThread>,
     address: String,
     looks_closely: Arc<AtomicBool>,
+    look_counts: LookCounts,
 }
 
 /// The thread that is the member.
@@ -360,6 +361,7 @@ impl Membership {
             thread: None,
             address: address.to_owned(),
             looks_closely: Arc::default(),
+            look_counts: LookCounts::default(),
         };
         let (changes, looks_closely) = (share.subscribe(), membership.looks_closely.clone());
         let looks = MemberLooks::new(
@@ -369,6 +371,7 @@ impl Membership {
             view,
             changes,
             looks_closely,
+            membership.look_counts.clone(),
         );
         let (released, is_leaving) = (membership.released.clone(), membership.stop.clone());
         let driver = MembershipDriver::new(clock, lease, contact, share, denied, released, is_leaving);
@@ -392,6 +395,11 @@ impl Membership {
     /// Whether to look at the members as often as while something moves, because one of them seems to be gone.
     pub fn look_closely(&self, closely: bool) {
         self.looks_closely.store(closely, Relaxed);
+    }
+
+    /// How often the brokers were asked for the members.
+    pub const fn look_counts(&self) -> &LookCounts {
+        &self.look_counts
     }
 
     /// What this process has. Reports each change.

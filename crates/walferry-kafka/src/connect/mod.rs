@@ -32,7 +32,7 @@ pub use agreement::Disagreement;
 pub use clock::Clock;
 pub use connector_store::TopicConnectorStore;
 pub use contact::Question;
-pub use driver::{GroupClient, MemberLooks, MembershipDriver};
+pub use driver::{GroupClient, LookCounts, MemberLooks, MembershipDriver};
 pub use group::{Lease, Queue};
 pub use group_view::{GroupView, Member};
 pub use log::Log;

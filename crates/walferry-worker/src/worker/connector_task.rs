@@ -5,12 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use tokio::{sync::watch, task::spawn_blocking};
+use tokio::sync::watch;
 use walferry_config::Findings;
 use walferry_engine::{Disposition, Failure, Kind, connector_store::Configuration};
 
 use crate::{
     beside::SlotLooks,
+    blocking::run_blocking,
     loaded::{Checked, Loaded, load_configuration},
     process::{self, BackgroundTasks, FailureOutput, RunSettings},
     worker::{Connector, ConnectorOrigin, Inner, ManagedConnectors},
@@ -84,7 +85,7 @@ async fn start(
             let first = load.clone();
             // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
             // first run does too, and the supervisor reports it.
-            spawn_blocking(move || first()).await.ok().and_then(Result::ok)
+            run_blocking(move || first()).await.ok().and_then(Result::ok)
         }
     };
     // The wanted state may have changed meanwhile. From here on, nothing awaits until the supervisor knows the connector.
@@ -116,6 +117,10 @@ async fn start(
             ConnectorOrigin::Store => FailureOutput::LogLine(connectors.0.output.report),
         },
     };
+    #[cfg(test)]
+    if let Some(runs) = &connectors.0.runs {
+        connectors.supervisor().run_as_task(name, runs(&run));
+    }
     let body = run.body();
     if let Some(older) = older {
         connectors.active_topics().look(&older);
