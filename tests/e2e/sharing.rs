@@ -1,6 +1,6 @@
 //! Several workers share the connectors of one group: who runs what, and what happens when one ends, hangs or joins.
 
-use std::{collections::BTreeSet, net::TcpListener, time::Instant};
+use std::{cell::RefCell, collections::BTreeSet, net::TcpListener, time::Instant};
 
 use serde_json::{Value, json};
 use walferry_kafka::connect::{GroupReader, GroupView, work_partition};
@@ -17,7 +17,7 @@ use crate::{
 struct Cluster {
     kafka: Kafka,
     workers: Vec<Walferry>,
-    reader: GroupReader,
+    reader: RefCell<GroupReader>,
     /// The ports at which others reach them, where it is not the one on which they listen.
     advertised: Vec<Option<u16>>,
 }
@@ -52,7 +52,7 @@ impl Cluster {
         let mut cluster = Self {
             kafka,
             workers,
-            reader,
+            reader: RefCell::new(reader),
             advertised,
         };
         for worker in &mut cluster.workers {
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     fn view(&self) -> Option<GroupView> {
-        self.reader.look().ok().filter(|view| view.is_settled)
+        self.reader.borrow_mut().look().ok().filter(|view| view.is_settled)
     }
 
     /// Waits until exactly these workers are members, and have everything among them.

@@ -125,7 +125,7 @@ fn three_workers_of_a_group_share_everything_and_each_sees_who_has_what() {
             (view.is_settled && view.all_share() && seen == expected).then_some(())
         });
     }
-    let reader = GroupReader::open(&topics).expect("a client");
+    let mut reader = GroupReader::open(&topics).expect("a client");
     let view = reader.look().expect("the brokers tell it");
     assert_eq!(
         view.owner(0).map(|owner| owner.places.partitions.contains(&0)),
@@ -172,7 +172,7 @@ fn workers_that_are_cut_off_while_partitions_move_give_up_before_others_begin() 
     // The first one releases it, joins again, and waits for the second one, which does not release anything.
     one.release(leaving(&one));
     wait_for("the release", || leaving(&one).is_empty().then_some(()));
-    let reader = GroupReader::open(&plain).expect("a client");
+    let mut reader = GroupReader::open(&plain).expect("a client");
     wait_for("the group to wait", || {
         reader.look().ok().filter(|view| !view.is_settled)
     });
@@ -398,7 +398,7 @@ fn workers_are_seen_while_a_broker_that_does_not_coordinate_them_is_down() {
     let member = Membership::join(&topics, "http://a:8083", true).expect("it can join");
     wait_until_shared(&[&member]);
     let mut other = kafka.start_beside();
-    let reader = GroupReader::open(&topics).expect("a client");
+    let mut reader = GroupReader::open(&topics).expect("a client");
     reader.look().expect("both brokers answer");
     other.stop(true);
     let view = reader.look().expect("the broker that coordinates the group answers");
@@ -500,7 +500,7 @@ fn requests_are_passed_on_over_tls_to_workers_whose_authority_is_trusted() {
     // It is a member, too, but does not trust the others' certificates.
     let third = start("tls_third", &untrusted);
     wait_until_done(&third, &["list"]);
-    let reader = GroupReader::open(&topics(&kafka, "walferry-test")).expect("a client");
+    let mut reader = GroupReader::open(&topics(&kafka, "walferry-test")).expect("a client");
     let view = wait_for("three members", || {
         reader
             .look()
