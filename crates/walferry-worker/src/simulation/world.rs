@@ -321,9 +321,13 @@ impl World {
 
     pub(super) fn append(&mut self, name: &str, entry: Entry) {
         let (is_exactly_once, now, forbids_repeats) = (self.is_exactly_once, self.now, self.forbids_repeats);
-        // What an owner had read before its walsender ended may come beside the rows of its deputy, if its port refuses connections.
-        let refused = self.machines[entry.process.machine].refused;
-        let may_be_late = refused.is_some_and(|refused| now.saturating_sub(refused) < BELIEVED);
+        // What a worker had read before its walsender ended may come beside the rows of the next one: of the owner or of a deputy, of which there
+        // are some while a port refuses connections.
+        let is_refused = |refused: Duration| now.saturating_sub(refused) < BELIEVED;
+        let may_be_late = self
+            .machines
+            .iter()
+            .any(|machine| machine.refused.is_some_and(is_refused));
         let subject = self.subject(name);
         let repeated = subject.repeated;
         let mut faults = subject.append(entry, is_exactly_once, may_be_late, now);
