@@ -234,6 +234,9 @@ impl std::fmt::Debug for Options {
     }
 }
 
+/// At most so many unknown names are told one by one, each with the nearest one that is known.
+const MOST_UNKNOWN: usize = 200;
+
 /// Reads typed properties and collects everything that is wrong with them instead of stopping at the first.
 ///
 /// ```
@@ -280,6 +283,7 @@ impl<'a> Reader<'a> {
             findings: Findings::default(),
             lookup: None,
         };
+        let (mut unknown, mut last) = (0_usize, "");
         for (name, text) in options.iter() {
             let plain = declarations.iter().find(|declaration| declaration.name == name);
             match plain.or_else(|| {
@@ -288,8 +292,30 @@ impl<'a> Reader<'a> {
                     .find(|declaration| declaration.captures(name).is_some())
             }) {
                 Some(declaration) => reader.check_support(name, text, declaration),
-                None => reader.warn_unknown(name, &declarations),
+                None => {
+                    unknown += 1;
+                    last = name;
+                    if unknown <= MOST_UNKNOWN {
+                        reader.warn_unknown(name, &declarations);
+                    }
+                }
             }
+        }
+        // Looking for what each of them may mean would take seconds.
+        if unknown > MOST_UNKNOWN {
+            let others = match unknown - MOST_UNKNOWN {
+                1 => "is not a property that Walferry knows".to_owned(),
+                more => format!(
+                    "and {} names before it are not properties that Walferry knows",
+                    more - 1
+                ),
+            };
+            reader
+                .warning(last, format!("{others}; that has no effect"))
+                .kind(Kind::PropertyUnknown)
+                .hint = Some(format!(
+                "remove what is no property of this connector: only the first {MOST_UNKNOWN} such names are listed one by one, with what they may mean"
+            ));
         }
         reader
     }
@@ -610,6 +636,23 @@ mod tests {
         for (name, text, expected) in cases {
             assert_eq!(read(&[("host", "db"), (name, text)]).1, *expected, "{name}={text}");
         }
+    }
+
+    #[test]
+    fn of_many_unknown_names_the_first_are_told_one_by_one_and_the_rest_are_counted() {
+        let names: Vec<String> = (0..40_000).map(|number| format!("prot.{number:05}")).collect();
+        let mut entries: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+        entries.push(("host", "db"));
+        let (read, findings) = read(&entries);
+        assert_eq!((read.is_some(), findings.len()), (true, MOST_UNKNOWN + 1));
+        let one = "Warning: x.prot.00199 is not a property that Walferry knows; it has no effect";
+        assert!(
+            findings[MOST_UNKNOWN - 1].starts_with(one),
+            "{}",
+            findings[MOST_UNKNOWN - 1]
+        );
+        let rest = "Warning: x.prot.39999 and 39799 names before it are not properties that Walferry knows; that has no effect";
+        assert!(findings[MOST_UNKNOWN].starts_with(rest), "{}", findings[MOST_UNKNOWN]);
     }
 
     #[test]
