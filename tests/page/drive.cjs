@@ -161,6 +161,58 @@ const SCENARIOS = {
     await oddRequestsGetNothing(url);
   },
 
+  /// The page of one worker shows the connectors of all. `arguments`: the address of each worker with the connectors that it owns, this worker first.
+  async others(page, view, url, workers) {
+    const names = Object.values(workers).flat(), [own, ...rest] = Object.keys(workers);
+    await page.waitForFunction(count => document.querySelectorAll("nav.fleet b").length === count, names.length);
+    const list = page.locator("nav.fleet li");
+    for (const [address, owned] of Object.entries(workers)) for (const name of owned) {
+      const line = await list.filter({has: page.locator("b", {hasText: new RegExp("^" + name + "$")})}).locator(".line").textContent();
+      assert.equal(line.startsWith("On " + address + ". "), address !== own, line);
+    }
+    await page.locator("summary", {hasText: "3 workers share the connectors"}).click();
+    for (const [address, owned] of Object.entries(workers)) {
+      const row = page.locator("tbody tr", {has: page.locator("th", {hasText: address})});
+      assert.equal(await row.locator("td").first().textContent(), owned.join(", "));
+      assert.equal(await row.getByText("this one").count(), address === own ? 1 : 0, address);
+    }
+    assert.equal(await page.locator("tbody .tag", {hasText: "leads"}).count(), 1);
+    await looksRight(page, "connectors of three workers");
+    // One that runs elsewhere has its whole page here, and is operated from here.
+    const [name] = workers[rest[0]];
+    await page.locator("nav.fleet a", {has: page.locator("b", {hasText: new RegExp("^" + name + "$")})}).click();
+    await page.locator(".verdict").getByText("Runs on the worker " + rest[0]).waitFor();
+    await state(page, "Streaming");
+    await page.getByText("Path of a change").waitFor();
+    await confirm(page, "Pause", "Pause", "It pauses.");
+    await state(page, "Paused");
+    await confirm(page, "Resume", "Resume", "It resumes.");
+    await state(page, "Streaming");
+  },
+
+  /// The last worker is gone, and the group does not know it yet.
+  async gone(page, view, url, workers) {
+    const dead = Object.keys(workers).pop();
+    await page.waitForFunction(count => document.querySelectorAll("nav.fleet b").length === count, Object.values(workers).flat().length);
+    await page.locator("summary", {hasText: "3 workers share the connectors"}).click();
+    const row = page.locator("tbody tr", {has: page.locator("th", {hasText: dead})});
+    await row.getByText("does not answer").waitFor();
+    // Each is still listed: with what its deputy says, or with what is known without its worker.
+    for (const name of workers[dead]) await page.locator("nav.fleet li", {has: page.locator("b", {hasText: new RegExp("^" + name + "$")})})
+      .locator(".line", {hasText: /As a deputy|as the status topic says\. .*The worker does not say more/}).waitFor();
+    await looksRight(page, "a worker that is gone");
+  },
+
+  /// Two workers have everything.
+  async two(page, view, url, workers) {
+    const names = Object.values(workers).flat(), [own, other, dead] = Object.keys(workers);
+    await page.locator("summary", {hasText: "2 workers share the connectors"}).waitFor();
+    await page.waitForFunction(([count, dead]) => document.querySelectorAll("nav.fleet b").length === count
+      && ![...document.querySelectorAll("nav.fleet .line")].some(line => line.textContent.includes(dead))
+      && [...document.querySelectorAll("nav.fleet .tag")].every(tag => tag.textContent === "Streaming"), [names.length, dead]);
+    assert.ok(own && other);
+  },
+
   async look(page) {
     await state(page, "Streaming");
     for (const name of ["Restart", "Pause", "Stop", "Read a table again …", "Log …"]) assert.equal(await button(page, name).count(), 0, name);
@@ -172,7 +224,7 @@ const SCENARIOS = {
   },
 };
 
-async function main([scenario, url]) {
+async function main([scenario, url, more]) {
   const browser = await chromium.launch({
     executablePath: process.env.WALFERRY_TEST_CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP evil.test 127.0.0.1"],
@@ -188,7 +240,7 @@ async function main([scenario, url]) {
       page.on("console", message => message.type() === "error" && !isRefusal(message) && problems.push(message.text()));
       page.on("pageerror", error => problems.push(error.message));
       await page.goto(url + "/ui");
-      await SCENARIOS[scenario](page, view, url);
+      await SCENARIOS[scenario](page, view, url, more && JSON.parse(more));
       assert.deepEqual(problems, [], "what the browser's console says");
       await context.close();
     }

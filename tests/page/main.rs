@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use walferry_config::{Options, Worker};
+use walferry_kafka::connect::{ConnectTopics, GroupReader};
 use walferry_testkit::servers::{Database, Kafka, Postgres, Surroundings, Walferry, WalferryOptions, wait_for};
 
 /// A Walferry, and what it needs.
@@ -57,15 +59,7 @@ impl World {
     /// Has the browser do what a scenario of `drive.cjs` says.
     #[track_caller]
     fn drive(&mut self, scenario: &str) {
-        let url = format!("http://127.0.0.1:{}", self.walferry.port());
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("page/drive.cjs");
-        let output = Command::new("node")
-            .arg(script)
-            .args([scenario, &url])
-            .output()
-            .expect("node can be run");
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}\n{}", self.walferry.output());
+        drive(&self.walferry, scenario, &[]);
     }
 
     fn wait_for_phase(&self, name: &str, phase: &str) {
@@ -76,6 +70,21 @@ impl World {
             connectors.iter().any(is_so).then_some(())
         });
     }
+}
+
+/// Has the browser do at the page of a process what a scenario of `drive.cjs` says.
+#[track_caller]
+fn drive(walferry: &Walferry, scenario: &str, more: &[String]) {
+    let url = format!("http://127.0.0.1:{}", walferry.port());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("page/drive.cjs");
+    let output = Command::new("node")
+        .arg(script)
+        .args([scenario, &url])
+        .args(more)
+        .output()
+        .expect("node can be run");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", walferry.output());
 }
 
 fn config(name: &str, database: &Database, user: &str) -> Map<String, Value> {
@@ -173,6 +182,116 @@ fn who_may_only_read_is_offered_nothing_that_changes_something() {
     wait_for("the stream", || (world.database.streams() == 1).then_some(()));
     world.drive("look");
     fs::remove_file(users).expect("it is ours");
+}
+
+/// The worker file of three processes that share connectors.
+const SHARED: [&str; 9] = [
+    "group.id=page",
+    "key.converter=org.apache.kafka.connect.json.JsonConverter",
+    "value.converter=org.apache.kafka.connect.json.JsonConverter",
+    "offset.storage.topic=page-offsets",
+    "offset.storage.replication.factor=1",
+    "config.storage.topic=page-configs",
+    "config.storage.replication.factor=1",
+    "status.storage.topic=page-status",
+    "status.storage.replication.factor=1",
+];
+
+/// What each worker owns, as one of them shows it: the first one of `order` first. `None` until each has something and all connectors stream.
+fn owned(asked: &Walferry, order: &[String], names: &[String]) -> Option<Map<String, Value>> {
+    let others = asked.get("/ui/others").filter(|answer| answer.status == 200)?.json();
+    let mut owned = Map::new();
+    let mut count = 0;
+    for address in order {
+        let workers = others["workers"].as_array()?;
+        let worker = workers.iter().find(|worker| worker["address"] == address.as_str())?;
+        count += worker["connectors"].as_array().filter(|owned| !owned.is_empty())?.len();
+        owned.insert(address.clone(), worker["connectors"].clone());
+    }
+    let states = asked.get("/connectors?expand=status")?.json();
+    let is_running = |name: &String| states[name]["status"]["tasks"][0]["state"] == "RUNNING";
+    (count == names.len() && names.iter().all(is_running)).then_some(owned)
+}
+
+#[test]
+fn the_page_of_a_worker_shows_connectors_of_all_also_when_one_dies() {
+    let (postgres, kafka) = (Postgres::start(), Kafka::start());
+    let database = postgres.database("page_shared");
+    database.sql().run("create table items (id int primary key, v text)");
+    let mut workers: Vec<Walferry> = (0..3)
+        .map(|number| {
+            let options = WalferryOptions {
+                name: format!("page-shared-{number}"),
+                config: Map::new(),
+                worker: SHARED.iter().map(ToString::to_string).collect(),
+                bootstrap: kafka.bootstrap(),
+                env: Vec::new(),
+            };
+            let surroundings = Surroundings {
+                is_worker: true,
+                without_data_dir: true,
+                ..Surroundings::default()
+            };
+            Walferry::start_in(options, surroundings)
+        })
+        .collect();
+    let order: Vec<String> = workers
+        .iter()
+        .map(|worker| format!("http://{}", worker.admin()))
+        .collect();
+    wait_for("three workers", || {
+        let others = workers[0]
+            .get("/ui/others")
+            .filter(|answer| answer.status == 200)?
+            .json();
+        (others["workers"].as_array()?.len() == 3).then_some(())
+    });
+    // Whatever the brokers give to each: some of these names belong to it.
+    let names: Vec<String> = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+        .map(|name| format!("shared-{name}"))
+        .into();
+    for name in &names {
+        let body = json!({ "name": name, "config": config(name, &database, "postgres") });
+        let answer = wait_for("the leader", || {
+            let answer = workers[0].send("POST", "/connectors", &body)?;
+            (answer.status != 409).then_some(answer)
+        });
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+    let now = wait_for("each worker to own a connector", || owned(&workers[0], &order, &names));
+    let told = [Value::Object(now).to_string()];
+    drive(&workers[0], "others", &told);
+
+    let topics = ConnectTopics::of(
+        &Worker {
+            group_id: Some("page".into()),
+            config_storage: storage("config.storage.", "page-configs"),
+            offset_storage: storage("offset.storage.", "page-offsets"),
+            status_storage: storage("status.storage.", "page-status"),
+            ..Worker::default()
+        },
+        &kafka.bootstrap(),
+    );
+    let mut reader = GroupReader::open(&topics.expect("they are right").expect("they are named")).expect("a client");
+    let member = wait_for("the member", || {
+        let members = reader.look().ok()?.members;
+        members
+            .into_iter()
+            .find(|member| member.address.as_ref() == order.last())
+    });
+    let held = kafka.hold_member("walferry-page", &member.id);
+    workers[2].kill();
+    drive(&workers[0], "gone", &told);
+    drop(held);
+    drive(&workers[0], "two", &told);
+}
+
+fn storage(prefix: &str, topic: &str) -> Options {
+    let entries = [("topic", topic)];
+    Options::new(
+        prefix,
+        entries.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+    )
 }
 
 /// Names and texts of others are shown as they are, other pages change and read nothing, and odd requests get nothing.

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_has_left_in_order_is_not_missed_though_its_address_refuses_connections() {
+    fn a_worker_that_left_in_order_is_not_missed_though_its_address_refuses() {
         let now = Instant::now();
         let members = [member("a", "http://a:1", [0, 1]), member("b", "http://b:1", [2, 3])];
         let mut deputies = Deputies::new("http://a:1");

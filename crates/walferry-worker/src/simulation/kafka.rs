@@ -359,17 +359,17 @@ impl Queue for QueuedOffset {
     fn give_up(&self) {
         let mut world = self.0.lock();
         world.writes.retain(|write| !Arc::ptr_eq(&write.outcome, &self.1));
-        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(turn_lost().as_retry()));
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(turn_lost().into_retry()));
     }
 }
 
 /// A failure that is tried again.
 trait AsRetry {
-    fn as_retry(self) -> Failure;
+    fn into_retry(self) -> Failure;
 }
 
 impl AsRetry for Failure {
-    fn as_retry(self) -> Failure {
+    fn into_retry(self) -> Failure {
         Failure {
             disposition: Disposition::Retry,
             ..self

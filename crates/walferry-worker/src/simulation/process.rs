@@ -175,7 +175,7 @@ async fn work(shared: &Shared, process: ProcessId, inside: &Rc<Inside>) -> Endin
         store: Box::new(store),
         entries,
     };
-    let (connectors, _clerk) = ManagedConnectors::start(parts, Ok(opened)).expect("no connector is of a file");
+    let (connectors, _config_writer) = ManagedConnectors::start(parts, Ok(opened)).expect("no connector is of a file");
     if let Some(current) = inside.current.borrow_mut().as_mut() {
         current.connectors = Some(connectors.clone());
     }

@@ -16,7 +16,7 @@ const SEED: &str = "WALFERRY_SIM_SEED";
 /// Has so many times as many seeds run.
 const TIMES: &str = "WALFERRY_SIM_TIMES";
 /// How much of what happened is told of a run that fails.
-const TOLD: usize = 80;
+const LAST_LINES: usize = 80;
 /// Once nothing goes wrong any more, everything arrives within this time: walsenders of machines that were gone end after 15 s, and a
 /// connector that has failed again and again waits for 30 s.
 const BOUND: Duration = Duration::from_secs(75);
@@ -167,9 +167,8 @@ impl Workers {
         while self.shared.now() < end && !self.has_fault() {
             let now = self.shared.now();
             self.commit();
-            for machine in 0..self.machines() {
-                if mends[machine].is_some_and(|mend| now >= mend) {
-                    mends[machine] = None;
+            for (machine, mend) in mends.iter_mut().enumerate() {
+                if mend.take_if(|mend| now >= *mend).is_some() {
                     self.mend(machine);
                 }
             }
@@ -296,7 +295,7 @@ fn each(test: &str, seeds: std::ops::Range<u64>, is_exactly_once: bool) {
         let from = if only.is_some() {
             0
         } else {
-            trace.len().saturating_sub(TOLD)
+            trace.len().saturating_sub(LAST_LINES)
         };
         println!("{}", trace[from..].join("\n"));
         assert_eq!(again, faults, "seed {seed} does not go the same way twice");
@@ -354,7 +353,7 @@ async fn delivers(workers: &mut Workers, limit: Duration) -> Duration {
 }
 
 #[test]
-fn connectors_of_a_killed_worker_go_on_within_two_seconds_and_of_a_silent_machine_when_its_slots_are_free() {
+fn connectors_go_on_soon_after_a_kill_and_once_slots_of_a_gone_machine_are_free() {
     for (is_silent, limit) in [(false, 2), (true, 30)] {
         for is_exactly_once in [false, true] {
             on_a_clock(async {
