@@ -321,7 +321,7 @@ impl Kafka {
         }
     }
 
-    /// Changes a topic. Settings that are not named have their defaults afterwards.
+    /// Changes a topic, and waits until the broker says so. Settings that are not named have their defaults afterwards.
     #[track_caller]
     pub fn configure_topic(&self, name: &str, settings: &[(&str, &str)]) {
         let topic = AlterConfig::new(ResourceSpecifier::Topic(name));
@@ -335,6 +335,19 @@ impl Kafka {
         for outcome in changed {
             outcome.unwrap_or_else(|(_, code)| panic!("topic {name} was not changed: {code}"));
         }
+        // The controller answers before the broker has applied it.
+        wait_for("the broker to know the settings of the topic", || {
+            let resource = [ResourceSpecifier::Topic(name)];
+            let mut described = runtime
+                .block_on(admin.describe_configs(&resource, &AdminOptions::new()))
+                .ok()?;
+            let described = described.pop()?.ok()?;
+            let has = |(name, value): &(&str, &str)| {
+                let entry = described.entries.iter().find(|entry| entry.name == *name);
+                entry.is_some_and(|entry| entry.value.as_deref() == Some(*value))
+            };
+            settings.iter().all(has).then_some(())
+        });
     }
 
     /// Names of all topics but Kafka's and Connect's own, sorted.
