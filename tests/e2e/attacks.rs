@@ -322,8 +322,8 @@ fn start_removing(world: &World, name: &str, database: &Database, role: &str, ta
     walferry
 }
 
-/// Triggers run in the session in which rows of all outboxes are removed. What one sets there does not last, be it no time limit or one of a
-/// millisecond.
+/// Triggers run in the session in which rows of all outboxes are removed. What one sets there does not last, whether it lifts the time limit or sets
+/// it to a millisecond.
 #[test]
 fn what_a_trigger_sets_in_the_session_holds_up_no_other_outbox() {
     let name = "attack_session";

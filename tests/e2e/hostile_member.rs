@@ -1,4 +1,4 @@
-//! A member of a consumer group with a subscription that nobody can read.
+//! A member of a consumer group with a subscription that cannot be parsed.
 
 use std::{
     io::{Read as _, Write as _},

@@ -174,7 +174,7 @@ fn operate(operator: &Operator, outbox: &Outbox, kafka: &Kafka) {
     assert!(said.contains("say --yes"), "{said}");
 }
 
-/// A connector that does not work yet needs nobody, but a script that waits for all to work must not go on.
+/// A connector that is still starting needs no attention, but a script that waits for all to work must not continue.
 fn one_that_is_not_ready(operator: &Operator, outbox: &Outbox) {
     let network = Network::to(outbox.database.port());
     let port = network.port().to_string();

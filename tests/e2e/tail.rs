@@ -31,12 +31,12 @@ fn tail(file: &PathBuf, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it can be run");
-    let mut told = BufReader::new(tail.stderr.take().expect("it is piped"));
+    let mut stderr = BufReader::new(tail.stderr.take().expect("it is piped"));
     let mut before = String::new();
     while !before.contains("Waiting for changes of ") {
-        assert_ne!(told.read_line(&mut before).expect("it is text"), 0, "{before}");
+        assert_ne!(stderr.read_line(&mut before).expect("it is text"), 0, "{before}");
     }
-    (tail, told)
+    (tail, stderr)
 }
 
 /// Slots of a database, and whether they are temporary.
@@ -60,7 +60,7 @@ fn records_of_a_table_are_shown_as_they_would_be_sent_and_nothing_is_left() {
          create publication tailed for table orders, other",
     );
     let file = file(&database, "tailed");
-    let (tail, _told) = tail(&file, &["--table", "public.orders", "--limit", "3"]);
+    let (tail, _stderr) = tail(&file, &["--table", "public.orders", "--limit", "3"]);
     assert_eq!(slots(&database), [[Some("t".to_owned())]]);
     database
         .sql()
@@ -121,7 +121,7 @@ fn a_killed_tail_leaves_no_slot_and_one_without_a_publication_says_the_sql() {
     // What it says works.
     database.sql().run(sql);
 
-    let (mut tail, _told) = tail(&file, &[]);
+    let (mut tail, _stderr) = tail(&file, &[]);
     assert_eq!(slots(&database).len(), 1);
     tail.kill().expect("it runs");
     tail.wait().expect("it was killed");
@@ -147,7 +147,7 @@ fn a_tail_begins_with_the_next_commit_and_ctrl_c_ends_it_in_order() {
          insert into orders values (1)",
     );
     let file = file(&database, "tail_ends");
-    let (mut tail, mut told) = tail(&file, &[]);
+    let (mut tail, mut stderr) = tail(&file, &[]);
     let mut shown = BufReader::new(tail.stdout.take().expect("it is piped"));
     for id in [2, 3] {
         database.sql().run(&format!("insert into orders values ({id})"));
@@ -159,7 +159,7 @@ fn a_tail_begins_with_the_next_commit_and_ctrl_c_ends_it_in_order() {
     let ended = wait_for("the end", || tail.try_wait().expect("it is a child"));
     let (mut last, mut said) = (String::new(), String::new());
     shown.read_to_string(&mut last).expect("it is text");
-    told.read_to_string(&mut said).expect("it is text");
+    stderr.read_to_string(&mut said).expect("it is text");
     assert_eq!((ended.code(), &*last), (Some(0), ""), "{said}");
     assert!(said.ends_with("2 records shown.\n"), "{said}");
     wait_for_no_slot(&database);
@@ -188,11 +188,11 @@ fn a_tail_says_why_it_ends_when_what_it_reads_is_gone() {
             ],
         ),
     ] {
-        let (mut tail, mut told) = tail(&file, &[]);
+        let (mut tail, mut stderr) = tail(&file, &[]);
         database.sql().run(sql);
         let ended = wait_for("the end", || tail.try_wait().expect("it is a child"));
         let mut said = String::new();
-        told.read_to_string(&mut said).expect("it is text");
+        stderr.read_to_string(&mut said).expect("it is text");
         assert_eq!(ended.code(), Some(1), "{said}");
         for part in parts {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");

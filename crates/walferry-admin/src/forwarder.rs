@@ -189,7 +189,7 @@ pub trait Forwarder: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Why the workers cannot agree who runs which connector, if they cannot.
+    /// Why the workers cannot agree on who runs which connector, if they cannot.
     fn disagreement(&self) -> Option<GroupProblem> {
         None
     }

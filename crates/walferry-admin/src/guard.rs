@@ -131,7 +131,7 @@ async fn admitted(state: &AppState, place: EntryPoint, request: &Parts, asks_fir
     })
 }
 
-/// Whether a process answers a request as always that does not work yet.
+/// Whether a process that is not working yet answers this request as usual.
 fn is_answered_in_standby(request: &Request) -> bool {
     IN_STANDBY.contains(&request.uri().path().trim_end_matches('/'))
 }
@@ -159,7 +159,7 @@ async fn in_standby(
     }
 }
 
-/// Lets the worker answer that has to, which may be another one.
+/// Has the request answered by the responsible worker, here or elsewhere.
 async fn answered_here_or_elsewhere(
     state: &AppState,
     place: EntryPoint,

@@ -97,7 +97,7 @@ pub(crate) async fn others(
         let sent = forwarder.forward(request, &Answerer::Worker(worker.address.clone()));
         let (reply, replied) = oneshot::channel();
         let (app, address) = (app.clone(), worker.address.clone());
-        // This waits for the answer even when the page has given up, so that a slow worker is never asked twice at a time.
+        // This waits for the answer even when the page has given up, so that a slow worker never has two requests pending.
         spawn(async move {
             let said = match sent.await {
                 Ok(said) if said.code.is_success() && said.body.as_ref().len() <= MOST_BYTES => {

@@ -176,7 +176,7 @@ async fn live() -> Response {
 struct Ready<'a> {
     ready: bool,
     connectors: Vec<Readiness<'a>>,
-    /// It does not count for `ready`: a restart would not help.
+    /// Does not affect `ready`: a restart would not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<GroupProblem>,
 }

@@ -234,7 +234,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// At most so many unknown names are told one by one, each with the nearest one that is known.
+/// How many unknown names are reported one by one, each with the nearest known name. The rest are counted in one warning.
 const MOST_UNKNOWN: usize = 200;
 
 /// Reads typed properties and collects everything that is wrong with them instead of stopping at the first.
@@ -304,17 +304,14 @@ impl<'a> Reader<'a> {
         // Looking for what each of them may mean would take seconds.
         if unknown > MOST_UNKNOWN {
             let others = match unknown - MOST_UNKNOWN {
-                1 => "is not a property that Walferry knows".to_owned(),
+                1 => "is not a property that Walferry knows; it has no effect".to_owned(),
                 more => format!(
-                    "and {} names before it are not properties that Walferry knows",
+                    "and {} other unlisted names are not properties that Walferry knows; they have no effect",
                     more - 1
                 ),
             };
-            reader
-                .warning(last, format!("{others}; that has no effect"))
-                .kind(Kind::PropertyUnknown)
-                .hint = Some(format!(
-                "remove what is no property of this connector: only the first {MOST_UNKNOWN} such names are listed one by one, with what they may mean"
+            reader.warning(last, others).kind(Kind::PropertyUnknown).hint = Some(format!(
+                "remove the unknown names; only the first {MOST_UNKNOWN} are listed, each with the nearest known name"
             ));
         }
         reader
@@ -651,7 +648,7 @@ mod tests {
             "{}",
             findings[MOST_UNKNOWN - 1]
         );
-        let counted = "Warning: x.prot.39999 and 39799 names before it are not properties that Walferry knows; that has no effect";
+        let counted = "Warning: x.prot.39999 and 39799 other unlisted names are not properties that Walferry knows; they have no effect";
         assert!(
             findings[MOST_UNKNOWN].starts_with(counted),
             "{}",

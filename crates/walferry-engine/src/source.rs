@@ -178,8 +178,8 @@ pub trait ChunkReader: Send {
     }
 
     /// Carries out a request. What the server refuses for good is a [`ChunkAnswer::Failed`]. Any other failure is tried
-    /// again with `again` set, since nobody knows how far the last try got. [`Ask::GiveWay`] has no answer,
-    /// and [`Ask::Close`] has one only where no row closes the window. [`Ask::Delivery`] and [`Ask::Visible`] do not come here.
+    /// again with `again` set, because it is unknown how far the last attempt got. [`Ask::GiveWay`] gets no answer; [`Ask::Close`] gets one
+    /// only if no row closes the window. [`Ask::Delivery`] and [`Ask::Visible`] are not passed to this.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;
 }
 

@@ -71,7 +71,7 @@ impl Outboxes {
         self.source = source(connector);
     }
 
-    /// Lists the tables again when they are asked for next: a server that was lost may come back as another one, with other tables.
+    /// Makes the next request list the tables again: after a lost connection, another server with other tables may answer.
     pub(crate) fn list_anew(&mut self) {
         self.listed = None;
     }
@@ -112,7 +112,7 @@ impl Outboxes {
     }
 }
 
-/// Lists tables. What it finds is no news of the connector.
+/// The source that lists tables. Its status is not reported as the connector's.
 fn source(connector: &Connector) -> Postgres {
     let status = Status::new(&connector.name, connector.topics.prefix.to_string());
     Postgres::new(connector, Arc::new(status))

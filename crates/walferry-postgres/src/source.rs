@@ -224,7 +224,7 @@ impl Postgres {
         }
     }
 
-    /// From the next connection on, it may be another server, or one that was started again. What was asked before does not hold for it.
+    /// Forgets what is known of the server: from the next connection on it may be another one, or one that was restarted.
     pub fn forget_server(&self) {
         self.control.endpoint.forget_server();
     }

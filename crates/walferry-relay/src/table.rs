@@ -94,7 +94,7 @@ impl<'a> ColumnSearch<'a> {
         }
     }
 
-    /// The column that a property names, or else the first with a known name. `definition` is how to add one.
+    /// The column named by a property, or else the first with a known name. `definition` is the DDL that adds it.
     fn find(
         &mut self,
         property: &str,
@@ -139,7 +139,7 @@ impl<'a> ColumnSearch<'a> {
         }
     }
 
-    /// What happens to a row that was sent. `None` if nothing can.
+    /// How a sent row is marked or removed. `None` if neither is possible.
     fn done(&mut self, section: &RelaySection, can_mark: bool) -> Option<RelayDone> {
         let table = &self.table;
         let done = section.done.or(can_mark.then_some(RelayDone::Mark));

@@ -56,7 +56,7 @@ pub(crate) struct Neighbours {
     tell: mpsc::UnboundedSender<(String, Sign)>,
 }
 
-/// Opens a connection to a host and its port. A simulation has another network.
+/// Connects to `host:port`. A simulation provides its own.
 pub(crate) type Dial = Rc<dyn Fn(&str) -> Pin<Box<dyn Future<Output = Connected>>>>;
 
 impl Default for Neighbours {
@@ -69,7 +69,7 @@ impl Default for Neighbours {
 }
 
 impl Neighbours {
-    /// Watches nobody yet. Connections are opened in this way.
+    /// Watches no address yet; opens connections with `dial`.
     pub(crate) fn by(dial: Dial) -> Self {
         let (tell, signs) = mpsc::unbounded_channel();
         Self {
@@ -146,7 +146,7 @@ async fn watch(dial: Dial, address: String, signs: mpsc::UnboundedSender<(String
     }
 }
 
-/// What became of a try to connect.
+/// The outcome of a connection attempt.
 pub(crate) enum Connected {
     /// There is a connection, until this ends.
     Open(Pin<Box<dyn Future<Output = ()>>>),

@@ -31,7 +31,7 @@ pub struct StateWriter {
     tracks_topics: bool,
     /// What the topic has of the connectors that this process runs. `null` stands for a state that an earlier owner has left.
     published: StateRecords,
-    /// What `published` is about.
+    /// The duty that `published` belongs to.
     duty: Duty,
     /// Whether the last records were written. If not, the log says so once.
     is_written: bool,
@@ -256,7 +256,7 @@ impl StateWriter {
         if self.tracks_topics {
             last.extend(names.iter().flat_map(|name| self.topics_of(name)));
         }
-        // The answer to what was sent last may still be missing, so both states are written, whatever was published.
+        // The answer to the last write may still be missing, so both states are written whatever `published` says.
         self.published
             .retain(|subject, _| matches!(subject, StatusKey::Topic(..)));
         self.write_last(last).await;

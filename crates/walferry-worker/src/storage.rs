@@ -29,7 +29,7 @@ pub struct SharedStorage {
     pub states: Arc<StateLog>,
     /// The content of the status topic.
     pub read_states: watch::Receiver<Arc<StateRecords>>,
-    /// Told when others have written the store.
+    /// Notified when another worker has written the store.
     pub configs_changed: Arc<Notify>,
     pub follower: Follower,
 }

@@ -111,8 +111,7 @@ pub fn preparing(topics: &ConnectTopics) -> StandbyStage {
     ))
 }
 
-/// What a process that may not work yet says of itself: what is in its way, and what to do about that, if anything is. Until it sees the group, it
-/// cannot say which other process works.
+/// The status of a process that may not work yet: what blocks it, and what to do. Until it sees the group, it cannot say which process is active.
 pub fn waiting(
     topics: &ConnectTopics,
     view: Option<&GroupView>,

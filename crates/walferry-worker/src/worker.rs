@@ -10,9 +10,9 @@
 //! 3. The [`Supervisor`] has the runs. It ends the one with an older configuration in order before it begins the next, so there is never a
 //!    second run beside the first.
 //!
-//! Where several workers share the connectors, the store is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
-//! and whether it is the one that writes the store. A connector task is told to end a connector that another worker runs from now on, as if it
-//! had been removed. What others write comes to the config writer when it reads the store again.
+//! Workers that share connectors share the store. Each knows all connectors; its [`Duty`] says which it runs and whether it writes the store. When a
+//! connector moves away, its connector task is told to end it, as if it had been removed. The config writer reads the store again to see what
+//! others wrote.
 //!
 //! A wanted state takes a shorter way: the config writer writes it and tells the supervisor. A connector task that is about to start the
 //! connector reads it afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between
@@ -77,8 +77,8 @@ pub(crate) struct Inner {
     others: Mutex<BTreeMap<String, String>>,
     /// Which connectors this process runs, and whether it writes the store.
     duty: watch::Sender<Duty>,
-    /// For each connector that was run here, whether its run is, or was last, a deputy's. It becomes false when this process owns the
-    /// connector, and not when the run ends.
+    /// For each connector that has run here: whether its current or last run is a deputy's. Becomes false when this process becomes the owner, not
+    /// when the run ends.
     deputies: Mutex<BTreeMap<String, watch::Sender<bool>>>,
     /// What the status topic has of all connectors, if several workers share them.
     states: Option<watch::Receiver<Arc<StateRecords>>>,
@@ -168,7 +168,7 @@ pub struct WorkerParts {
 pub struct SharedStore {
     /// What this one has to do at the start.
     pub duty: Duty,
-    /// Told when others have written the store.
+    /// Notified when another worker has written the store.
     pub changed: Arc<Notify>,
     /// The content of the status topic.
     pub states: watch::Receiver<Arc<StateRecords>>,
@@ -300,7 +300,7 @@ impl ManagedConnectors {
         let role = deputies
             .entry(name.to_owned())
             .or_insert_with(|| watch::Sender::new(is_deputy));
-        DeputyRole::told_by(role.subscribe())
+        DeputyRole::watching(role.subscribe())
     }
 
     /// Whether the connector was run here last as a deputy, and is not this process's own since.
@@ -617,7 +617,7 @@ struct ConfigWriter {
     version: u64,
     /// Configurations of files that the store does not have yet.
     overwritten: Vec<ConnectorEntry>,
-    /// Told when others have written the store. `None`: nobody else writes it.
+    /// Notified when another worker has written the store. `None`: no other worker writes it.
     changed: Option<Arc<Notify>>,
     /// Whether this process has read all that an earlier leader wrote, so that it may write now.
     is_current: bool,
@@ -638,7 +638,7 @@ impl ConfigWriter {
                 }
             };
             let command = tokio::select! {
-                // In this order, so that a run of the simulation can be repeated.
+                // In a fixed order, so that a simulated run is repeatable.
                 biased;
                 command = commands.recv() => match command {
                     Some(command) => command,
@@ -798,7 +798,8 @@ impl ConfigWriter {
                 ?target,
                 "another worker has changed the connector's wanted state"
             );
-            // One that is not here, or that its connector task is about to start, starts in the wanted state.
+            // A connector that does not run here, or that its task is about to start, is not known to the supervisor; it will start in the wanted
+            // state.
             let _ = steer(&connectors.0.supervisor, &name, target);
         }
         if !gone.is_empty() || !newer.is_empty() {
@@ -917,7 +918,7 @@ impl ConfigWriter {
         if let Some(connector) = self.connectors.lock().get_mut(name) {
             connector.target = target;
         }
-        // A connector that its connector task is about to start is not there yet. It starts in the wanted state.
+        // A connector that its task is about to start is not known to the supervisor yet; it will start in the wanted state.
         let _ = steer(&self.connectors.0.supervisor, name, target);
         Ok(())
     }

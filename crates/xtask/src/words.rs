@@ -1,4 +1,4 @@
-//! Words that are no names: private vocabulary that stands for a word of the field, or that means nothing alone.
+//! Words that must not be names: private vocabulary for a word of the field, or words that mean nothing alone.
 //!
 //! And functions whose names are so long that nobody reads them to their end: tests above all.
 
@@ -34,7 +34,7 @@ const NAMES: [(&str, &str); 11] = [
     ("shown", "the noun that it stands for"),
 ];
 
-/// Never a part of a name in these sources, where it would be a word of somebody else, with the word to use.
+/// Words that must not be part of a name in these sources, because they mean something else there; with the word to use.
 const PARTS_OF_OTHERS: [(&str, &str, &str); 1] = [(
     "crates/walferry-engine/src",
     "worker",
@@ -71,12 +71,12 @@ pub(crate) fn check() -> Outcome {
     Err(format!("names have words that are no names\n  {}", problems.join("\n  ")).into())
 }
 
-/// A line for each word of names in a source that is no name.
+/// A line for each forbidden word in the names of a source.
 fn refused(file: &str, source: &str) -> Vec<String> {
     let problems = words(source).into_iter().map(|(word, count)| {
         let better = PARTS.iter().chain(&NAMES).find(|(banned, _)| *banned == word);
         let better = better.map_or("another word", |(_, better)| better);
-        format!("{file} names something {word}, {count} times: use {better}")
+        format!("{file}: {word} in names ({count}×): use {better}")
     });
     problems.collect()
 }
@@ -176,8 +176,8 @@ mod tests {
     fn a_refused_word_comes_with_a_better_one() {
         let problems = refused("a.rs", "struct Clerk; fn f(clerk: Clerk, met: u8, learned: u8) {}");
         let expected = [
-            "a.rs names something clerk, 3 times: use config writer",
-            "a.rs names something met, 1 times: use the noun that it stands for",
+            "a.rs: clerk in names (3×): use config writer",
+            "a.rs: met in names (1×): use the noun that it stands for",
         ];
         assert_eq!(problems, expected);
         assert!(refused("a.rs", "fn f(config_writer: ConfigWriter) {}").is_empty());

@@ -232,7 +232,7 @@ impl ChunkQueue<'_> {
 /// How a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AskOutcome {
-    /// It was waited for long enough.
+    /// The wait is complete.
     Over,
     GivesWay,
     Replaced,

@@ -40,7 +40,7 @@ enum Closing {
     /// No window closes.
     #[default]
     No,
-    /// Kafka has not confirmed the slice that left before.
+    /// Kafka has not confirmed the previous slice.
     AwaitsDelivery(Signal),
     /// The next slice leaves as soon as no transaction is open.
     Due(Signal),
@@ -70,12 +70,12 @@ impl Slices {
         self.closing = Closing::AwaitsDelivery(closes);
     }
 
-    /// The final slice leaves: no row of the window is left behind it.
+    /// The window's last slice leaves; no rows remain in the window.
     pub(super) const fn all_left(&mut self) {
         self.changes = 0;
     }
 
-    /// Kafka has confirmed the slice that left before.
+    /// Kafka has confirmed the previous slice.
     pub(super) fn delivered(&mut self) {
         self.closing = match std::mem::take(&mut self.closing) {
             Closing::AwaitsDelivery(closes) => Closing::Due(closes),

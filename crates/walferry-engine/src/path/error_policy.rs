@@ -1,4 +1,4 @@
-//! What happens to a record that cannot be sent, and Connect's line in the log about it.
+//! What happens to a record that cannot be sent, and the line that Kafka Connect would log for it.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -43,7 +43,8 @@ pub struct ErrorNames {
 }
 
 impl ErrorNames {
-    /// Connect's line, for those who search the log for it. A stage that Connect does not have is told in the same form.
+    /// The line that Kafka Connect logs for such a failure, so that existing log searches find it. Stages that Connect does not have use the same
+    /// format.
     pub(super) fn line(&self, failed: &FailedRecord) -> String {
         let named = |(name, _): &&(String, String)| failed.transform.as_deref() == Some(name);
         let class = match failed.stage {

@@ -1,4 +1,4 @@
-//! Records that wait for what is not there yet: an id of the schema registry, or columns of a row that are read again.
+//! Records that wait for something: a schema id from the registry, or columns of a row that are being read again.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Records that are set aside: those that a transform or a converter cannot process, and those that a person wants passed over.
+//! Records that are set aside: those that a transform or a converter cannot process, and those that a person has asked to skip.
 //!
-//! What a broker refuses is set aside elsewhere, by the producer.
+//! Records that a broker refuses are set aside by the producer instead.
 
 use walferry_config::connector::FailureHandling;
 use walferry_diagnosis::{Diagnosis, Kind};

@@ -31,7 +31,7 @@ impl DeputyRole {
     }
 
     /// It is one while this is true. It becomes false once, when the process has become the owner.
-    pub fn told_by(is_deputy: watch::Receiver<bool>) -> Self {
+    pub fn watching(is_deputy: watch::Receiver<bool>) -> Self {
         Self(Some(is_deputy))
     }
 
@@ -81,7 +81,7 @@ mod tests {
     fn a_deputy_is_one_until_its_process_owns_the_connector() {
         assert!(!DeputyRole::none().is_deputy());
         let is_deputy = watch::Sender::new(true);
-        let role = DeputyRole::told_by(is_deputy.subscribe());
+        let role = DeputyRole::watching(is_deputy.subscribe());
         assert!(role.is_deputy() && role.refuse("a slot is to be created").is_err());
         is_deputy.send_replace(false);
         assert!(!role.is_deputy() && role.refuse("a slot is to be created").is_ok());

@@ -574,7 +574,7 @@ impl<S: Source> SourceReader<'_, S> {
                 Disposition::Replay,
                 failure.kind,
                 format!(
-                    "replication slot {} is ahead of what this session has stored: comparing it with the stored offset",
+                    "replication slot {} is ahead of the offset that this session last stored: reading the stored offset again",
                     s.slot
                 ),
                 None,

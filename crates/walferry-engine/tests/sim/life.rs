@@ -473,7 +473,7 @@ fn a_slot_that_a_living_process_reads_is_waited_for_until_the_retries_end() {
 #[test]
 fn a_deputy_delivers_and_stores_nothing_until_its_process_owns_the_connector() {
     let deputy = |told: &watch::Sender<bool>| ConnectorSettings {
-        deputy: DeputyRole::told_by(told.subscribe()),
+        deputy: DeputyRole::watching(told.subscribe()),
         ..settings()
     };
     // The owner has stored the first of three transactions.
@@ -548,7 +548,7 @@ fn a_connector_whose_deputy_becomes_its_owner_while_it_gives_up_goes_on() {
         run(&edges, settings(), is_stored).await.expect("it ends in order");
         let is_deputy = watch::Sender::new(true);
         let deputy = ConnectorSettings {
-            deputy: DeputyRole::told_by(is_deputy.subscribe()),
+            deputy: DeputyRole::watching(is_deputy.subscribe()),
             ..settings()
         };
         {
@@ -574,7 +574,7 @@ fn a_deputy_makes_no_slot_and_reads_no_existing_rows() {
             let told = watch::Sender::new(true);
             let deputy = ConnectorSettings {
                 snapshot: policy,
-                deputy: DeputyRole::told_by(told.subscribe()),
+                deputy: DeputyRole::watching(told.subscribe()),
                 ..settings()
             };
             let begun = tokio::time::Instant::now();

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 /// The time since the machine was started.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// A clock that also counts the time in which the machine is suspended. The one of [`std::time::Instant`] stands still then, as if the
-/// brokers had waited, too.
+/// A clock that also counts the time in which the machine is suspended. [`std::time::Instant`] does not, as if the brokers had stopped, too.
 #[cfg(target_os = "linux")]
 pub(super) fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -1,4 +1,4 @@
-//! What the brokers tell of the group of a worker.
+//! A worker's group as the brokers describe it.
 
 use std::collections::BTreeSet;
 

@@ -109,8 +109,8 @@ fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks() {
     cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
     let member = Membership::join(&topics, "http://a:8083", true).unwrap();
     let (denied, share) = (member.denied(), member.share());
-    wait_for("the refusal to be told", || denied.borrow().is_some());
-    let failure = denied.borrow().clone().expect("it was told");
+    wait_for("the refusal to be reported", || denied.borrow().is_some());
+    let failure = denied.borrow().clone().expect("it was reported");
     assert_eq!(failure.kind, Kind::KafkaDenied);
     let hint = failure.hint().unwrap_or_default();
     assert!(failure.to_string().contains("walferry-connect"), "{failure}");

@@ -74,8 +74,8 @@ pub(crate) struct Round {
 
 /// Removes rows, over a connection of its own.
 ///
-/// What it knows ends at different times: [`Marks`] with each connection, [`Targets`] and marks with the stream's connection or an error, and lower
-/// bounds and kept rows when the stream does not go on where it was, or another server answers.
+/// Its state expires at different times: [`Marks`] with each connection; [`Targets`], and marks too, when the stream reconnects or after an error;
+/// lower bounds and kept rows when the stream does not continue where it was, or another server answers.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
     endpoint: Endpoint,
@@ -91,7 +91,7 @@ pub(crate) struct Cleaner {
     undropped: DropPauses,
     /// Tables that have failed the last time.
     failing: HashMap<String, PausedTable>,
-    /// Whether this has written the last thing that it saw in the WAL.
+    /// This cleaner made the last write that it saw in the WAL.
     has_nudged: bool,
     said: SaidOnce,
     /// How often the stream did not go on where it was, at the last round.
@@ -121,7 +121,7 @@ struct ServerFacts {
     is_version_told: bool,
 }
 
-/// What marks have shown. They count on the connection on which they were taken, and no longer.
+/// What marks have shown. Valid only on the connection on which they were taken.
 #[derive(Debug, Default)]
 struct Marks {
     /// Waits to be confirmed.
@@ -130,7 +130,8 @@ struct Marks {
     confirmed_xmin: Option<i64>,
     /// How far each table was looked through for the confirmed mark.
     reached: HashMap<String, ScannedUpTo>,
-    /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
+    /// Where the WAL ended when the last mark was confirmed, if only this cleaner's own transaction had moved it there. While the WAL still ends
+    /// there, no new mark is needed.
     quiet_at: Option<Lsn>,
 }
 
@@ -560,7 +561,7 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Goes through the tables in turn, beginning behind the one at which the last round stopped, and stops at the first that has more rows than
+    /// Goes through the tables in turn, starting after the table at which the last round stopped, and stops at the first that has more rows than
     /// a batch takes.
     async fn remove(&mut self, sql: &Sql, xmin: i64, now_us: i64, round: &mut Round) -> Result<(), Error> {
         let started = Instant::now();
@@ -611,7 +612,7 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Whether code of a table that was just looked at has changed what the session began with. That is also why the server may not even tell.
+    /// Whether code of the table just processed has changed the session's settings. If so, the server may not even be able to say.
     async fn has_changed_session(&mut self, sql: &Sql, table: &str) -> Result<bool, Error> {
         let has_changed = match sql.session_settings(LOOKING, &OF_PLANNING).await {
             Ok(settings) => settings != self.session.settings,

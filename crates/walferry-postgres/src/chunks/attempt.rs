@@ -257,7 +257,7 @@ pub(super) async fn visible(sql: &Sql) -> Result<VisibleTransactions, Error> {
 ///
 /// On a primary, this is where the next record of the log will be inserted, not where the log is written: with `synchronous_commit=off`, a
 /// commit is visible before it is written. On a standby, it is the position up to which the log was replayed. The server moves it a moment after a
-/// commit becomes visible, so there it must be asked for behind the reading. Returns whether it is a standby.
+/// commit becomes visible, so there it must be read after the chunk. Returns whether it is a standby.
 pub(super) async fn committed_before(sql: &Sql) -> Result<(Lsn, bool), Error> {
     const QUERY: &str = "
         SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
@@ -280,7 +280,7 @@ pub(super) async fn committed_before(sql: &Sql) -> Result<(Lsn, bool), Error> {
     }
 }
 
-/// Where the record ends after which the next one will be inserted. If that one begins a page, it is inserted behind the page's header, but
+/// Where the record ends after which the next one will be inserted. If that one begins a page, it is inserted after the page's header, but
 /// an idle stream never gets further than the end of the page before.
 const fn end_of_last_record(insert: Lsn, block: u64, segment: u64) -> Lsn {
     const HEADER: u64 = 24;
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Where nothing follows, the stream ends at the page's border and never reaches the header behind it.
+    /// If nothing follows, the stream ends at the page boundary and never gets past the next page's header.
     #[test]
     fn a_window_ends_behind_the_last_record_and_not_behind_the_header_of_the_next_page() {
         const SEGMENT: u64 = 16 << 20;

@@ -1,4 +1,4 @@
-//! Errors that the server would answer with again.
+//! Errors that a retry would meet again.
 
 use crate::error::Error;
 

@@ -55,8 +55,8 @@ impl Chunks {
         self.write(chunk, WindowEnd::Close, &data, again).await
     }
 
-    /// Removes the opening rows of chunks that were given up: nobody else would. The stream brings their deletion, and no window is waiting for
-    /// it.
+    /// Removes the opening rows of chunks that were given up: nothing else removes them. Their deletion appears in the stream, where no window
+    /// waits for it.
     async fn remove_left_over(&mut self) -> Result<(), Error> {
         if self.open.is_empty() {
             return Ok(());

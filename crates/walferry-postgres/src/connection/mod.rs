@@ -46,7 +46,7 @@ use sslmode::Encryption;
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     settings: PostgresSection,
-    /// The server that all connections must reach, if it has to be one.
+    /// The server that all connections must reach, if they must all reach the same one.
     one_server: Option<OneServer>,
     plain_text: PlainText,
     /// Whether a pooler refuses settings at startup.

@@ -6,7 +6,8 @@ use super::records::{Extent, Follower, Reader, Record};
 use super::{HeldMember, Network, scratch, tools};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+    AdminClient, AdminOptions, AlterConfig, ConfigEntry, ConfigSource, NewPartitions, NewTopic, ResourceSpecifier,
+    TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -346,7 +347,10 @@ impl Kafka {
                 let entry = described.entries.iter().find(|entry| entry.name == *name);
                 entry.is_some_and(|entry| entry.value.as_deref() == Some(*value))
             };
-            settings.iter().all(has).then_some(())
+            let is_left = |entry: &ConfigEntry| {
+                entry.source == ConfigSource::DynamicTopic && settings.iter().all(|(name, _)| entry.name != *name)
+            };
+            (settings.iter().all(has) && !described.entries.iter().any(is_left)).then_some(())
         });
     }
 

@@ -36,8 +36,8 @@ pub(crate) use self::notification::KEYS;
 /// What the caller has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Look something up, read or write. The result comes back as a [`ChunkAnswer`]. [`Ask::GiveWay`] has none, [`Ask::Close`] has one only
-    /// with `read.only`, and [`Ask::Visible`] comes back as a frame of its own.
+    /// Look something up, read or write. The result comes back as a [`ChunkAnswer`], except: [`Ask::GiveWay`] gets none, [`Ask::Close`] gets one
+    /// only with `read.only`, and [`Ask::Visible`] is answered by its own frame.
     Ask(Ask),
     /// Send a notification.
     Notify(SnapshotNotice),
