@@ -197,6 +197,11 @@ fn records_wait_for_kafka_and_come_once() {
     wait_for_committed(&world.kafka, &topic, 500);
     for round in 0..3 {
         let is_crash = round != 1;
+        if round == 2 {
+            // No transaction is open or being committed, and the next one cannot come to its end.
+            outbox.wait_until_confirmed();
+            world.kafka.hang();
+        }
         thread::scope(|scope| {
             let (written, half) = mpsc::channel();
             let outbox = &outbox;
@@ -210,6 +215,15 @@ fn records_wait_for_kafka_and_come_once() {
                 }
             });
             half.recv().expect("the writer writes");
+            if round == 2 {
+                wait_for("records to be under way", || {
+                    let metrics = walferry.get("/metrics")?.body;
+                    let line = metrics
+                        .lines()
+                        .find(|line| line.starts_with("walferry_in_flight_records{"))?;
+                    (line.rsplit(' ').next()?.parse::<f64>().ok()? > 0.0).then_some(())
+                });
+            }
             world.kafka.stop(is_crash);
             // A transaction outlasts its timeout: its records time out as well. The client says so of the record or of the transaction,
             // whichever it comes to first.

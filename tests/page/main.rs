@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use walferry_config::{Options, Worker};
-use walferry_kafka::connect::{ConnectTopics, GroupReader};
+use walferry_kafka::connect::{ConnectTopics, GroupReader, Member, work_partition};
 use walferry_testkit::servers::{Database, Kafka, Postgres, Surroundings, Walferry, WalferryOptions, wait_for};
 
 /// A Walferry, and what it needs.
@@ -246,22 +246,6 @@ fn the_page_of_a_worker_shows_connectors_of_all_also_when_one_dies() {
             .json();
         (others["workers"].as_array()?.len() == 3).then_some(())
     });
-    // Whatever the brokers give to each: some of these names belong to it.
-    let names: Vec<String> = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
-        .map(|name| format!("shared-{name}"))
-        .into();
-    for name in &names {
-        let body = json!({ "name": name, "config": config(name, &database, "postgres") });
-        let answer = wait_for("the leader", || {
-            let answer = workers[0].send("POST", "/connectors", &body)?;
-            (answer.status != 409).then_some(answer)
-        });
-        assert_eq!(answer.status, 201, "{}", answer.body);
-    }
-    let now = wait_for("each worker to own a connector", || owned(&workers[0], &order, &names));
-    let told = [Value::Object(now).to_string()];
-    drive(&workers[0], "others", &told);
-
     let topics = ConnectTopics::of(
         &Worker {
             group_id: Some("page".into()),
@@ -273,6 +257,32 @@ fn the_page_of_a_worker_shows_connectors_of_all_also_when_one_dies() {
         &kafka.bootstrap(),
     );
     let mut reader = GroupReader::open(&topics.expect("they are right").expect("they are named")).expect("a client");
+    let view = wait_for("each worker to have a part", || {
+        let view = reader.look().ok()?;
+        let has_part = |member: &Member| !member.places.partitions.is_empty();
+        (view.is_settled && view.members.len() == 3 && view.members.iter().all(has_part)).then_some(view)
+    });
+    let names_of = |member: &Member| -> Vec<String> {
+        let its = |name: &String| member.places.partitions.contains(&work_partition(name));
+        (0..)
+            .map(|number| format!("shared-{number}"))
+            .filter(its)
+            .take(3)
+            .collect()
+    };
+    let names: Vec<String> = view.members.iter().flat_map(names_of).collect();
+    for name in &names {
+        let body = json!({ "name": name, "config": config(name, &database, "postgres") });
+        let answer = wait_for("the leader", || {
+            let answer = workers[0].send("POST", "/connectors", &body)?;
+            (answer.status != 409).then_some(answer)
+        });
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+    let now = wait_for("each worker to own a connector", || owned(&workers[0], &order, &names));
+    let owned_json = [Value::Object(now).to_string()];
+    drive(&workers[0], "others", &owned_json);
+
     let member = wait_for("the member", || {
         let members = reader.look().ok()?.members;
         members
@@ -281,9 +291,9 @@ fn the_page_of_a_worker_shows_connectors_of_all_also_when_one_dies() {
     });
     let held = kafka.hold_member("walferry-page", &member.id);
     workers[2].kill();
-    drive(&workers[0], "gone", &told);
+    drive(&workers[0], "gone", &owned_json);
     drop(held);
-    drive(&workers[0], "two", &told);
+    drive(&workers[0], "two", &owned_json);
 }
 
 fn storage(prefix: &str, topic: &str) -> Options {

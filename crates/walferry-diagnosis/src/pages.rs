@@ -343,7 +343,8 @@ kinds! {
         "The slot is ahead of the stored offset",
         "Something other than this connector has advanced the slot. Changes between the offset and the slot may be missing \
          from the topics.",
-        "Take a new snapshot, or accept the gap with `offset.mismatch.strategy=trust_slot`.";
+        "Take a new snapshot, or accept the gap with `offset.mismatch.strategy=trust_slot`. If it is logged as a retry, another worker has \
+         delivered meanwhile, exactly once: nothing need be done.";
     "WF0316" TimelineChanged "timeline_changed" GAVE_UP,
         "The server was promoted",
         "The server is on a different timeline than before. Walferry starts a new session and compares the stored offset \

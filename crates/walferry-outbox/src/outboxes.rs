@@ -96,9 +96,10 @@ impl Outboxes {
             true => self.chain.outbox_columns(),
             false => Vec::new(),
         };
-        // The server may be another one than at the last listing, or have been started again.
+        let facts = self.source.control().tables(self.captured.clone(), &columns).await;
+        // No connection is kept until the next time. It may lead to another server, or to one that was started again.
         self.source.forget_server();
-        let facts = self.source.control().tables(self.captured.clone(), &columns).await?;
+        let facts = facts?;
         self.tables = as_outboxes(&self.events, &facts, |tables| {
             let outboxes = self.chain.outbox_transforms(tables).into_iter();
             let tended = outboxes.filter_map(|(place, transform)| {

@@ -253,7 +253,7 @@ async fn clean_outboxes(
 
     let mut cleaner = Cleaner::new(connector);
     let (mut reported, mut is_behind) = (None, false);
-    let (mut pause, mut connection) = (INTERVAL, None);
+    let (mut pause, mut connection, mut has_streamed) = (INTERVAL, None, false);
     loop {
         sleep(pause).await;
         pause = INTERVAL;
@@ -268,7 +268,10 @@ async fn clean_outboxes(
                 cleaner.forget();
             }
             if connection.is_some() {
-                outboxes.lock().await.list_anew();
+                if has_streamed {
+                    outboxes.lock().await.list_anew();
+                }
+                has_streamed = true;
                 // Rows from before the first look stay.
                 pause = SHORTEST;
             }

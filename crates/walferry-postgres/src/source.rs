@@ -225,8 +225,9 @@ impl Postgres {
     }
 
     /// Forgets what is known of the server: from the next connection on it may be another one, or one that was restarted.
-    pub fn forget_server(&self) {
+    pub fn forget_server(&mut self) {
         self.control.endpoint.forget_server();
+        self.control.sql.close();
     }
 
     /// Makes the slot temporary: it is dropped with the connection that streams it, however that ends.

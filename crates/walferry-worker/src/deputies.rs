@@ -9,8 +9,8 @@
 //! which partitions this process is the deputy. All survivors compute the same from the same members. If they see different ones for a moment,
 //! two may be deputies: then the slot decides, because it has one reader at a time.
 //!
-//! A member that ends in order leaves the group before its address refuses connections. So one whose address refuses them is missed only if the
-//! brokers still list it when they are asked after that.
+//! A member that ends in order leaves the group before its address refuses connections. So a member counts as gone only if the brokers, asked after
+//! the refusal, still list it.
 //!
 //! A member that was missed is there after all if it is still in the group when its session must have ended, or if its address answers again
 //! and that is no other member's. From then on, it is not missed again.
@@ -35,8 +35,8 @@ pub(crate) struct Deputies {
     own_address: String,
     /// As they were when nothing moved. While something does, the brokers do not tell what members have.
     members: BTreeMap<String, Member>,
-    /// Addresses that refuse connections, each with the number of the first question to the brokers after that.
-    suspects: BTreeMap<String, u64>,
+    /// Addresses that have refused connections.
+    suspects: BTreeMap<String, Suspect>,
     /// The members that the brokers have listed last.
     present: BTreeSet<String>,
     gone: BTreeMap<String, GoneMember>,
@@ -44,6 +44,15 @@ pub(crate) struct Deputies {
     trusted: BTreeSet<String>,
     /// The deputy for each partition of a member that is gone.
     chosen: BTreeMap<i32, String>,
+}
+
+/// An address that has refused connections.
+#[derive(Debug, Clone, Copy)]
+struct Suspect {
+    /// The number of the first question that the brokers get after the refusal.
+    question: u64,
+    /// Since when somebody listens there again.
+    answers: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -82,15 +91,15 @@ impl Deputies {
         }
     }
 
-    /// The members now. `answered` is the number of the last question that the brokers have answered, perhaps with these same members.
+    /// Updates the members. `answered` is the number of the last question that the brokers answered, even if the members are unchanged.
     pub(crate) fn see(&mut self, view: &GroupView, answered: u64, now: Instant) {
         self.look(view, now);
         self.present = view.members.iter().map(|member| member.id.clone()).collect();
         let suspects = std::mem::take(&mut self.suspects);
-        for (address, question) in suspects {
-            match question <= answered {
-                true => self.miss(&address, now),
-                false => drop(self.suspects.insert(address, question)),
+        for (address, suspect) in suspects {
+            match suspect.question <= answered {
+                true => self.miss(&address, suspect.answers, now),
+                false => drop(self.suspects.insert(address, suspect)),
             }
         }
     }
@@ -168,7 +177,7 @@ impl Deputies {
         addresses.filter(|address| *address != self.own_address).collect()
     }
 
-    /// Members with this address that were not missed in vain before.
+    /// Members with this address, except those that were wrongly taken for gone before.
     fn at(&self, address: &str) -> Vec<String> {
         let its = |(id, member): &(&String, &Member)| {
             member.address.as_deref() == Some(address) && !self.trusted.contains(*id)
@@ -178,8 +187,12 @@ impl Deputies {
 
     /// An address has shown something of its process. `asked` is how often the brokers were asked for the members until now.
     pub(crate) fn hear(&mut self, address: &str, sign: Sign, asked: u64, now: Instant) {
-        if sign == Sign::Listens {
-            self.suspects.remove(address);
+        // A process that was started in place of the one that is gone listens at once.
+        if let Some(suspect) = self.suspects.get_mut(address) {
+            suspect.answers = match sign {
+                Sign::Listens => suspect.answers.or(Some(now)),
+                Sign::Refuses => None,
+            };
         }
         for id in self.at(address) {
             match (sign, self.gone.get_mut(&id)) {
@@ -187,20 +200,24 @@ impl Deputies {
                 (Sign::Listens, Some(gone)) => drop(gone.answers.get_or_insert(now)),
                 (Sign::Refuses, None) => {
                     // It may have left in order a moment ago.
-                    self.suspects.entry(address.to_owned()).or_insert(asked + 1);
+                    let question = asked + 1;
+                    let suspect = Suspect {
+                        question,
+                        answers: None,
+                    };
+                    self.suspects.entry(address.to_owned()).or_insert(suspect);
                 }
                 (Sign::Listens, None) => {}
             }
         }
     }
 
-    /// An address refuses connections, and the brokers have been asked since.
-    fn miss(&mut self, address: &str, now: Instant) {
+    /// An address has refused connections, and the brokers have been asked since. Somebody may listen there again.
+    fn miss(&mut self, address: &str, answers: Option<Instant>, now: Instant) {
         let mut is_new = false;
         for id in self.at(address) {
             if self.present.contains(&id) && !self.gone.contains_key(&id) {
-                let (since, answers) = (now, None);
-                self.gone.insert(id, GoneMember { since, answers });
+                self.gone.insert(id, GoneMember { since: now, answers });
                 is_new = true;
             }
         }
@@ -209,7 +226,7 @@ impl Deputies {
         }
     }
 
-    /// Whether it is to be seen whether the brokers still list a member whose address refuses connections.
+    /// Whether the brokers still have to say if they list a member whose address refuses connections.
     pub(crate) fn suspect_somebody(&self) -> bool {
         !self.suspects.is_empty()
     }
@@ -244,7 +261,7 @@ impl Deputies {
         self.chosen = chosen;
     }
 
-    /// Whether a member is or seems to be gone that the brokers still have, or whose partitions nobody has yet.
+    /// Whether a member seems to be gone that is still in the group, or whose partitions have no owner yet.
     pub(crate) fn miss_somebody(&self) -> bool {
         !self.gone.is_empty() || !self.chosen.is_empty() || self.suspect_somebody()
     }
@@ -355,6 +372,22 @@ mod tests {
         // They have not told who has what since.
         deputies.see(&view(&members[..1], false), 2, now);
         assert!(deputies.partitions().is_empty() && !deputies.miss_somebody());
+    }
+
+    /// It listens before it joins, so the connectors would wait for the end of the session.
+    #[test]
+    fn a_worker_that_is_started_again_at_once_has_deputies_until_it_must_have_joined() {
+        let now = Instant::now();
+        let members = [member("a", "http://a:1", [0, 1]), member("b", "http://b:1", [2, 3])];
+        let mut deputies = Deputies::new("http://a:1");
+        deputies.see(&view(&members, true), 1, now);
+        deputies.hear("http://b:1", Sign::Refuses, 1, now);
+        deputies.hear("http://b:1", Sign::Listens, 1, now);
+        deputies.see(&view(&members, true), 2, now);
+        assert_eq!(deputies.partitions(), set([2, 3]));
+        // Nobody else has its address: it was there all the time.
+        deputies.see(&view(&members, true), 3, now + JOINS + Duration::from_millis(1));
+        assert!(deputies.partitions().is_empty());
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) async fn follow_beside(
     let mut deputies = Deputies::new(membership.address());
     let mut answered = membership.look_counts().answered();
     loop {
+        // Before the view: it is at least as new as the number of the answer that comes with it.
+        let answers = *answered.borrow_and_update();
         let (now, seen) = (share.borrow_and_update().clone(), view.borrow_and_update().clone());
         if now.standing == Standing::Lost {
             return;
@@ -47,7 +49,6 @@ pub(crate) async fn follow_beside(
         if let Some(seen) = &seen
             && now.standing == Standing::Member
         {
-            let answers = *answered.borrow_and_update();
             deputies.see(seen, answers, now_by_clock());
             deputies.own(&now.held.partitions);
             neighbours.watch(deputies.addresses());
@@ -70,7 +71,7 @@ pub(crate) async fn follow_beside(
             }
         }
         tokio::select! {
-            // In this order, so that a run of the simulation can be repeated.
+            // In a fixed order, so that a simulated run is repeatable.
             biased;
             Ok(()) = share.changed() => {}
             Ok(()) = view.changed() => {}

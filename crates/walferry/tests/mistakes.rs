@@ -575,9 +575,11 @@ fn a_file_of_another_kind_is_named_with_its_line_and_none_of_it_is_printed() {
     let accounts = "# users\n\nroot:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/sh\nbare words\n";
     scene.write("accounts", accounts);
     scene.write("words", "alice\n");
+    let many: String = (0..250).map(|number| format!("alice{number}=1\n")).collect();
+    scene.write("many", &many);
     let servers = ["--bootstrap-servers", "127.0.0.1:1"];
     for (role, is) in [("--worker", "a worker file"), ("--config", "a connector file")] {
-        for (file, line) in [("accounts", 3), ("words", 1)] {
+        for (file, line) in [("accounts", 3), ("words", 1), ("many", 1)] {
             let result = scene.run(&[&["check", role, file][..], &servers].concat());
             result.has(&[&format!("is not {is}: from line {line} on"), "WF0109"]);
             let text = format!("{}{}", result.stdout, result.stderr);

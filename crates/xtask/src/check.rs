@@ -2,6 +2,7 @@
 
 use crate::{Outcome, arrows, features, provide, shell, words};
 use clap::ValueEnum;
+use std::fs;
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -70,7 +71,18 @@ fn code() -> Outcome {
 /// machine reaches.
 fn dependencies() -> Outcome {
     let machete = provide::tool("cargo-machete", "0.9.2")?;
-    shell::run(Command::new(machete).current_dir(shell::root()))?;
+    // `walferry-features` names dependencies for their features alone.
+    let crates = fs::read_dir(shell::root().join("crates"))?.collect::<Result<Vec<_>, _>>()?;
+    let used = crates
+        .into_iter()
+        .filter(|folder| folder.file_name() != "walferry-features")
+        .map(|folder| folder.path());
+    let others = ["tests", "fuzz"].map(|folder| shell::root().join(folder));
+    shell::run(
+        Command::new(machete)
+            .args(used.chain(others))
+            .current_dir(shell::root()),
+    )?;
     let deny = provide::tool("cargo-deny", DENY)?;
     shell::run(
         Command::new(deny)

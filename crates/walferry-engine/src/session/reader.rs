@@ -569,15 +569,16 @@ impl<S: Source> SourceReader<'_, S> {
         let s = self.settings;
         let plan = start::decide(&s.slot, &found, Some(&here), s.snapshot, s.mismatch);
         let plan = plan.map_err(|failure| match failure.kind {
-            // A deputy of another process may have read the slot since the last connection. The next session loads what that has stored.
-            Kind::SlotAheadOfOffset => Failure::new(
+            // With exactly-once delivery, a deputy of another process may have moved the slot since the last connection. The next session loads what
+            // that has stored, and compares again.
+            Kind::SlotAheadOfOffset if s.boundary.is_some() => Failure::new(
                 Disposition::Replay,
                 failure.kind,
                 format!(
                     "replication slot {} is ahead of the offset that this session last stored: reading the stored offset again",
                     s.slot
                 ),
-                None,
+                failure.hint().map(str::to_owned),
             ),
             _ => failure,
         })?;

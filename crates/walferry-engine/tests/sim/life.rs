@@ -6,7 +6,7 @@ use walferry_diagnosis::Kind;
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
     DeputyRole, Disposition, Exit, Failure, Pipeline, TargetState,
-    connector::{ConnectorRun, ConnectorSettings},
+    connector::{CommitTiming, ConnectorRun, ConnectorSettings},
     snapshot::ChunksDone,
     start::{HistoryMismatch, SnapshotPolicy},
     status::{Phase, Status},
@@ -704,6 +704,42 @@ fn a_server_that_changed_while_there_was_no_connection_is_refused() {
             );
         });
     }
+}
+
+/// A deputy of another process delivers exactly once, and so moves the slot, while this one has no connection.
+#[test]
+fn a_slot_that_has_moved_with_the_stored_offset_is_no_reason_to_stop() {
+    block_on(async {
+        let exactly_once = ConnectorSettings {
+            boundary: Some(CommitTiming::WhenIdle(Duration::from_millis(10))),
+            ..settings()
+        };
+        let edges = Edges::new(three());
+        {
+            let mut state = edges.lock();
+            state.connections.push_back((8, unreachable()));
+            state.meanwhile = Some(|state| {
+                let delivered = r#"{"lsn": 5000, "lsn_proc": 5000, "lsn_commit": 5000}"#;
+                // Before the slot is looked at again.
+                state.last_of_another = Some(StoredOffset {
+                    connect: serde_json::from_str(delivered).expect("an offset"),
+                    system_id: Some(7),
+                    ..StoredOffset::default()
+                });
+                state.loads = 0;
+            });
+        }
+        let streams_again =
+            |state: &State, status: &Status| state.loads > 0 && status.stream.state().streaming().is_some();
+        assert_eq!(run(&edges, exactly_once, streams_again).await, Ok(()));
+        let state = edges.lock();
+        assert_eq!(state.loads, 1);
+        assert!(
+            !state.log.contains(&rows(3)[2]),
+            "it was delivered by the deputy: {:?}",
+            state.log
+        );
+    });
 }
 
 /// Nobody uses a connection while the last rows are on their way to Kafka, so none breaks.

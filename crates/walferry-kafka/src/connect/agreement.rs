@@ -18,9 +18,11 @@ use super::{
     group_view::{GroupView, Member},
 };
 
-/// How long members may take without a word of it: connectors that move stop first.
+/// Members may take this long before it is reported, because connectors that move have to stop first. There is one warning in this time.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// At most so many members are named, and so many characters of each name.
+/// A failure of the coordinator is reported in the log at the latest after this time, even if the members are not listed.
+const LISTED: Duration = Duration::from_secs(5);
+/// How many members are named at most, and how many characters of each name.
 const MOST_NAMED: usize = 5;
 const MOST_CHARACTERS: usize = 120;
 
@@ -43,11 +45,16 @@ pub(super) struct Agreement {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Since when something is about to move.
+    /// When the assignment was first seen to be incomplete.
     unsettled_since: Option<Duration>,
-    /// Whether the broker has failed since then.
-    is_refused: bool,
+    /// When the broker first failed, if the members have not agreed since.
+    refused_since: Option<Duration>,
+    /// The members since the assignment is incomplete, as the brokers have listed them last.
     members: Vec<Member>,
+    /// The sentence that was logged last, until the members agree again.
+    logged: Option<String>,
+    /// When there was a warning. Others decide how often there is a reason for one.
+    warned: Option<Duration>,
 }
 
 impl fmt::Debug for Agreement {
@@ -79,64 +86,97 @@ impl Agreement {
 
     /// The broker that coordinates the group answers with an error of its own.
     pub(super) fn refuse(&self) {
-        self.lock().is_refused = true;
-        self.judge((self.clock)());
+        self.change(|known, now| {
+            known.refused_since.get_or_insert(now);
+        });
     }
 
     /// Whether it has done so, and the members have not agreed since.
     pub(super) fn is_refused(&self) -> bool {
-        self.lock().is_refused
+        self.lock().refused_since.is_some()
     }
 
-    /// The brokers have told the members.
-    pub(super) fn see(&self, view: &GroupView) {
+    /// The brokers have listed the members. Others may agree while this process, which is no member, is refused.
+    pub(super) fn see(&self, view: &GroupView, is_member: bool) {
+        self.change(|known, now| {
+            if view.is_settled {
+                (known.unsettled_since, known.members) = (None, Vec::new());
+                known.refused_since = known.refused_since.filter(|_| !is_member);
+            } else {
+                known.unsettled_since.get_or_insert(now);
+                known.members.clone_from(&view.members);
+            }
+        });
+    }
+
+    /// Changes what is known, and reports what follows from it.
+    fn change(&self, change: impl FnOnce(&mut Known, Duration)) {
         let now = (self.clock)();
         let mut known = self.lock();
-        if view.is_settled {
-            *known = Known::default();
-        } else {
-            known.unsettled_since.get_or_insert(now);
-            known.members.clone_from(&view.members);
-        }
+        change(&mut known, now);
+        let found = known.disagreement(&self.group, now);
+        let line = known.line(found.as_ref(), now);
+        // Under the lock, so that two threads report in the order of their changes.
+        self.news.send_if_modified(|news| {
+            let is_new = *news != found;
+            if is_new {
+                news.clone_from(&found);
+            }
+            is_new
+        });
         drop(known);
-        self.judge(now);
+        match (line, found) {
+            (Some(Line::Disagree), Some(Disagreement { what, hint })) => {
+                warn!(hint, "{what}: each worker keeps what it has, and nothing can move");
+            }
+            (Some(Line::Agree), _) => info!(
+                group = self.group,
+                "the workers of the group agree again on who runs which connector"
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// A line of the log.
+enum Line {
+    Disagree,
+    Agree,
+}
+
+impl Known {
+    fn disagreement(&self, group: &str, now: Duration) -> Option<Disagreement> {
+        let waited = self.unsettled_since.map(|since| now.saturating_sub(since));
+        let what = match (self.refused_since, waited) {
+            (Some(_), _) => format!(
+                "the coordinator of consumer group {group} returns an internal error, so its workers cannot agree on who runs which connector"
+            ),
+            (None, Some(waited)) if waited > PATIENCE => format!(
+                "the members of consumer group {group} have not agreed on who runs which connector for more than {} s",
+                PATIENCE.as_secs()
+            ),
+            _ => return None,
+        };
+        let hint = hint(&self.members);
+        Some(Disagreement { what, hint })
     }
 
-    fn judge(&self, now: Duration) {
-        let found = {
-            let known = self.lock();
-            let waited = known.unsettled_since.map(|since| now.saturating_sub(since));
-            let what = match (known.is_refused, waited) {
-                (true, _) => Some(format!(
-                    "the broker that coordinates consumer group {} fails with an error of its own, so its workers cannot agree who runs which \
-                     connector",
-                    self.group
-                )),
-                (false, Some(waited)) if waited > PATIENCE => Some(format!(
-                    "the members of consumer group {} do not agree who runs which connector: one of them has not answered for more than {} s",
-                    self.group,
-                    PATIENCE.as_secs()
-                )),
-                _ => None,
-            };
-            what.map(|what| Disagreement {
-                what,
-                hint: hint(&known.members),
-            })
+    /// What to log. Names of members change as often as they like, and each change is in the news, but not in the log.
+    fn line(&mut self, found: Option<&Disagreement>, now: Duration) -> Option<Line> {
+        let Some(Disagreement { what, .. }) = found else {
+            return self.logged.take().map(|_| Line::Agree);
         };
-        self.news.send_if_modified(|news| {
-            if *news == found {
-                return false;
-            }
-            match &found {
-                Some(Disagreement { what, hint }) => {
-                    warn!(hint, "{what}: each worker keeps what it has, and nothing can move");
-                }
-                None => info!(group = self.group, "the workers of the group have agreed"),
-            }
-            *news = found;
-            true
-        });
+        let is_soon = self.warned.is_some_and(|warned| now.saturating_sub(warned) <= PATIENCE);
+        // The brokers list the members a moment later, and then the line names them.
+        let is_early = self.members.is_empty()
+            && self
+                .refused_since
+                .is_some_and(|since| now.saturating_sub(since) <= LISTED);
+        if self.logged.as_ref() == Some(what) || is_soon || is_early {
+            return None;
+        }
+        (self.logged, self.warned) = (Some(what.clone()), Some(now));
+        Some(Line::Disagree)
     }
 }
 
@@ -144,27 +184,27 @@ impl Agreement {
 fn hint(members: &[Member]) -> String {
     let strangers: Vec<&Member> = members.iter().filter(|member| member.address.is_none()).collect();
     let first = match (strangers.len(), members.is_empty()) {
-        (_, true) => "look in the log of that broker".to_owned(),
+        (_, true) => return "look in the coordinator's log".to_owned(),
         (0, _) => format!(
-            "see which of its members does not belong there or hangs: {}",
+            "find the member that hangs or does not belong to the group: {}",
             named(&members.iter().collect::<Vec<_>>())
         ),
         (1, _) => format!(
-            "end what does not belong there: of its members, {} is no Walferry of this version",
+            "stop the members that do not belong to the group: {} is not a Walferry worker of this version",
             named(&strangers)
         ),
         _ => format!(
-            "end what does not belong there: of its members, these are no Walferry of this version: {}",
+            "stop the members that do not belong to the group: these are not Walferry workers of this version: {}",
             named(&strangers)
         ),
     };
     format!(
-        "{first}. The brokers forget it after the longest time that a member has asked for (`max.poll.interval.ms`, 5 minutes by default), or when the \
-         broker that coordinates the group is restarted. Let only the Kafka user of the workers have Read on the group"
+        "{first}. The coordinator drops a member that does not answer after the longest rebalance timeout of any member (`max.poll.interval.ms`, 5 \
+         minutes by default), or when its broker is restarted. Let only the Kafka user of the workers have Read on the group"
     )
 }
 
-/// Members as whoever looks for them needs them. Each chose its name itself.
+/// Members, described so that a person can find them. Each chose its own `client.id`.
 fn named(members: &[&Member]) -> String {
     let clipped = |text: &str| text.chars().take(MOST_CHARACTERS).collect::<String>();
     let mut names: Vec<String> = members
@@ -187,9 +227,12 @@ fn named(members: &[&Member]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering::Relaxed},
+        },
     };
 
     use super::*;
@@ -211,40 +254,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn members_that_do_not_agree_are_told_of_after_a_while_and_a_failing_broker_at_once() {
+    fn agreement() -> (Agreement, Arc<AtomicU64>) {
         let now = Arc::new(AtomicU64::new(0));
         let clock = {
             let now = now.clone();
             Arc::new(move || Duration::from_secs(now.load(Relaxed)))
         };
-        let agreement = Agreement::new("walferry-g".into(), clock);
+        (Agreement::new("walferry-g".into(), clock), now)
+    }
+
+    #[test]
+    fn members_that_do_not_agree_are_reported_after_a_while_a_failing_broker_at_once() {
+        let (agreement, now) = agreement();
         let news = agreement.news();
+        let reported = || news.borrow().clone().expect("the disagreement is reported");
         let both = [("w", Some("http://a:1")), ("evil\u{1b}[2J", None)];
-        agreement.see(&view(false, &both));
+        agreement.see(&view(false, &both), true);
         assert_eq!(*news.borrow(), None, "connectors may be stopping");
         now.store(21, Relaxed);
-        agreement.see(&view(false, &both));
-        let slow = news.borrow().clone().expect("it is told").what;
-        assert!(slow.contains("has not answered for more than 20 s"), "{slow}");
-        agreement.see(&view(true, &both));
+        agreement.see(&view(false, &both), true);
+        let slow = reported().what;
+        assert!(
+            slow.contains("have not agreed on who runs which connector for more than 20 s"),
+            "{slow}"
+        );
+        agreement.see(&view(true, &both), true);
         assert_eq!(*news.borrow(), None);
 
         agreement.refuse();
-        assert!(news.borrow().is_some() && agreement.is_refused());
-        agreement.see(&view(false, &both));
-        let refused = news.borrow().clone().expect("it is told");
-        assert!(refused.what.contains("walferry-g fails"), "{refused:?}");
-        let named = r#"client.id "evil\u{1b}[2J" at 10.0.0.9 (member id "evil\u{1b}[2J-1") is no Walferry"#;
-        assert!(
-            refused.hint.contains(named) && !refused.hint.contains("http://a:1"),
-            "{}",
-            refused.hint
-        );
-        agreement.see(&view(false, &both[..1]));
-        let hint = news.borrow().clone().expect("it is told").hint;
-        assert!(hint.contains("belong there or hangs: client.id \"w\""), "{hint}");
-        agreement.see(&view(true, &both[..1]));
+        assert_eq!(reported().what.split(' ').take(7).last(), Some("returns"));
+        agreement.see(&view(false, &both), true);
+        let hint = reported().hint;
+        let named = r#"client.id "evil\u{1b}[2J" at 10.0.0.9 (member id "evil\u{1b}[2J-1") is not a Walferry worker"#;
+        assert!(hint.contains(named) && !hint.contains("http://a:1"), "{hint}");
+        agreement.see(&view(false, &both[..1]), true);
+        let hint = reported().hint;
+        assert!(hint.contains("belong to the group: client.id \"w\""), "{hint}");
+        agreement.see(&view(true, &both[..1]), false);
+        assert!(agreement.is_refused(), "others agree without this process");
+        agreement.see(&view(true, &both[..1]), true);
         assert!(news.borrow().is_none() && !agreement.is_refused());
+    }
+
+    #[test]
+    fn an_intruder_that_joins_again_and_again_does_not_fill_the_log() {
+        let (agreement, now) = agreement();
+        let mut warnings = BTreeSet::new();
+        for second in 0..1_000 {
+            now.store(second, Relaxed);
+            agreement.refuse();
+            warnings.extend(agreement.lock().warned);
+            for is_settled in [false, second % 3 == 0] {
+                agreement.see(&view(is_settled, &[(&format!("evil-{second}"), None)]), true);
+                warnings.extend(agreement.lock().warned);
+            }
+        }
+        assert!((2..=50).contains(&warnings.len()), "{warnings:?}");
     }
 }

@@ -11,73 +11,61 @@ use rdkafka::{
 };
 use tracing::debug;
 
-use super::group::STILL;
-
-/// A commit whose answer says whether the process is still a member, in the generation that it knows: brokers accept an offset only from such a
-/// member. The client's own heartbeats are sent in the background, and nobody sees which one was answered after a pause.
+/// A commit whose answer shows whether this process is still a member in the generation it knows: the coordinator accepts offsets only from such
+/// a member. Heartbeats do not show it: the client sends them in the background, so after a pause it is unknown which one was answered.
 ///
-/// Nobody waits for the answer. While the brokers wait for other members, they answer nothing on the connection over which this one waits, too,
-/// and that takes minutes if a member does not come.
+/// Nothing blocks on the answer. While the coordinator waits for other members to join, it answers nothing else on this member's connection,
+/// which can take minutes.
 #[derive(Debug, Default)]
-pub(super) struct Confirmation(Mutex<Known>);
+pub(super) struct Confirmation(Mutex<Question>);
 
-#[derive(Debug, Default)]
-struct Known {
-    asked: Asked,
-    /// When it was last looked at.
-    looked: Duration,
-}
-
+/// The last question.
 #[derive(Debug, Clone, Copy, Default)]
-enum Asked {
+enum Question {
     #[default]
-    Nothing,
-    Waiting,
-    /// The answer may come from before the process stood still.
-    WaitingInVain,
-    Answered(bool),
+    None,
+    Waiting {
+        asked_at: Duration,
+    },
+    Answered {
+        asked_at: Duration,
+        is_accepted: bool,
+    },
 }
 
 impl Confirmation {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Question> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An answer has come.
     pub(super) fn answer(&self, is_accepted: bool) {
-        let mut known = self.lock();
-        known.asked = match known.asked {
-            Asked::Waiting => Asked::Answered(is_accepted),
-            _ => Asked::Nothing,
-        };
+        let mut question = self.lock();
+        if let Question::Waiting { asked_at } = *question {
+            *question = Question::Answered { asked_at, is_accepted };
+        }
     }
 
-    /// Whether the brokers have confirmed the membership. If nothing is under way, `ask` sends the question, and says whether that was possible. To be
-    /// called again and again: what was asked before a pause proves nothing after it.
-    pub(super) fn is_there(&self, now: Duration, ask: impl FnOnce() -> bool) -> bool {
+    /// When the brokers were asked a question, at `since` or later, to which they have answered that the process is a member. Otherwise, `None`;
+    /// unless a question is under way, `ask` then sends one, and says whether that was possible. To be called again and again.
+    pub(super) fn proof(&self, now: Duration, since: Duration, ask: impl FnOnce() -> bool) -> Option<Duration> {
         {
-            let mut known = self.lock();
-            if now.saturating_sub(known.looked) > STILL {
-                known.asked = match known.asked {
-                    Asked::Waiting | Asked::WaitingInVain => Asked::WaitingInVain,
-                    Asked::Nothing | Asked::Answered(_) => Asked::Nothing,
-                };
-            }
-            known.looked = now;
-            match known.asked {
-                Asked::Answered(is_accepted) => {
-                    known.asked = Asked::Nothing;
-                    return is_accepted;
+            let mut question = self.lock();
+            match *question {
+                Question::Waiting { .. } => return None,
+                Question::Answered { asked_at, is_accepted } if is_accepted && asked_at >= since => {
+                    *question = Question::None;
+                    return Some(asked_at);
                 }
-                Asked::Waiting | Asked::WaitingInVain => return false,
-                // Before it is sent: its answer may come at once.
-                Asked::Nothing => known.asked = Asked::Waiting,
+                Question::Answered { .. } | Question::None => {}
             }
+            // Before it is sent: its answer may come at once.
+            *question = Question::Waiting { asked_at: now };
         }
         if !ask() {
-            self.lock().asked = Asked::Nothing;
+            *self.lock() = Question::None;
         }
-        false
+        None
     }
 }
 
@@ -104,20 +92,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_from_before_the_process_stood_still_again_confirms_nothing() {
-        let asked = Confirmation::default();
-        let look = |second, can_be_sent| asked.is_there(Duration::from_secs(second), || can_be_sent);
-        let under_way = |second| asked.is_there(Duration::from_secs(second), || panic!("it is not asked again"));
-        assert!(!look(1, false) && !look(1, true));
-        assert!(!under_way(2));
+    fn only_the_answer_to_a_question_from_after_the_pause_is_a_proof() {
+        let confirmation = Confirmation::default();
+        let second = Duration::from_secs;
+        let look = |now, since, can_be_sent| confirmation.proof(second(now), second(since), || can_be_sent);
+        let under_way = |now, since| {
+            let not_again = || panic!("it is not asked again");
+            assert_eq!(confirmation.proof(second(now), second(since), not_again), None);
+        };
+        assert_eq!((look(1, 1, false), look(2, 1, true)), (None, None));
+        under_way(3, 1);
         // The process stands still, and finds the answer to what it asked before.
-        assert!(!under_way(60));
-        asked.answer(true);
-        assert!(!look(60, true), "that answer may be old");
-        asked.answer(false);
-        assert!(!under_way(61));
-        assert!(!look(61, true));
-        asked.answer(true);
-        assert!(under_way(62));
+        under_way(60, 60);
+        confirmation.answer(true);
+        assert_eq!(look(61, 60, true), None, "that answer is old");
+        under_way(62, 60);
+        confirmation.answer(false);
+        assert_eq!(look(63, 60, true), None);
+        confirmation.answer(true);
+        assert_eq!(look(64, 60, true), Some(second(63)));
+        // An answer that nothing was asked for.
+        confirmation.answer(true);
+        assert_eq!(look(65, 60, true), None);
     }
 }

@@ -110,9 +110,10 @@ impl Contact {
         }
     }
 
-    /// Whether the brokers have listed the member when they were asked at this time or later.
-    pub(super) fn is_listed_since(&self, at: Duration) -> bool {
-        self.lock().listed >= at
+    /// When the brokers were last asked and listed the member, if that was at this time or later.
+    pub(super) fn listed_since(&self, at: Duration) -> Option<Duration> {
+        let listed = self.lock().listed;
+        (listed >= at).then_some(listed)
     }
 
     /// Whether something has lasted longer than a member may go without a proof.
@@ -184,11 +185,12 @@ mod tests {
         at(117);
         contact.see_among(&question, &BTreeSet::from(["b-1".into()]));
         assert!(contact.is_lost(), "another one is listed");
-        let at_112 = |contact: &Contact| contact.is_listed_since(Duration::from_secs(112));
-        assert!(!at_112(&contact));
+        let listed_since = |contact: &Contact, second| contact.listed_since(Duration::from_secs(second));
+        assert_eq!(listed_since(&contact, 112), None);
         contact.see_among(&question, &BTreeSet::from(["a-1".into(), "b-1".into()]));
         assert!(!contact.is_lost());
-        assert!(at_112(&contact) && !contact.is_listed_since(Duration::from_secs(113)));
+        assert_eq!(listed_since(&contact, 111), Some(Duration::from_secs(112)));
+        assert_eq!(listed_since(&contact, 113), None);
         at(118);
         assert!(contact.is_lost());
         contact.see_now();

@@ -1,4 +1,4 @@
-//! What a member of a workers' group does when its Kafka client tells it something, and in each of its rounds.
+//! How a member of a workers' group reacts to its Kafka client, and what it does in each round.
 //!
 //! All decisions of a membership are here, without librdkafka, threads and a clock of their own, so that a simulation can drive them.
 //! `membership.rs` drives them with librdkafka.
@@ -53,9 +53,9 @@ pub trait GroupClient {
     /// Joins no more.
     fn leave(&self);
 
-    /// Whether the brokers have confirmed that this process is still a member in the generation that it knows. Asks them if need be, and does not wait
-    /// for their answer: it is called in each round until they have confirmed it.
-    fn is_confirmed(&self) -> bool;
+    /// If the brokers have confirmed that this process is still a member in the generation that it knows, when they were asked: `since` or later.
+    /// Otherwise it asks them if need be, and does not block on their answer: it is called in each round until they have confirmed it.
+    fn confirmed(&self, now: Duration, since: Duration) -> Option<Duration>;
 }
 
 /// Drives a membership: its Kafka client passes on what the brokers assign and ask back, and a thread calls [`round`](Self::round) again and again.
@@ -129,7 +129,7 @@ impl MembershipDriver {
         self.is_leaving.load(Relaxed)
     }
 
-    /// The client says that it is in its group, and that nothing moves there.
+    /// The client reports that it is in its group and that no rebalance is under way.
     pub fn steady(&self) {
         self.contact.see_now();
     }
@@ -171,17 +171,25 @@ impl MembershipDriver {
 
     /// Looks whether the process stood still, whether the brokers still know the member, and whether it can give up what was asked back.
     pub fn round<C: GroupClient>(&self, client: &C) {
-        let (was_doubtful, doubtful_since) = {
+        let has_joined = self.share.borrow().standing != Standing::Joining;
+        let doubtful_since = {
             let mut stalls = self.stalls.lock().unwrap_or_else(PoisonError::into_inner);
-            let was_doubtful = stalls.doubtful_since.is_some();
-            stalls.look(|since| client.is_confirmed() || self.contact.is_listed_since(since));
-            (was_doubtful, stalls.doubtful_since)
+            let proof = stalls.look(has_joined, |now, since| {
+                client
+                    .confirmed(now, since)
+                    .or_else(|| self.contact.listed_since(since))
+            });
+            if let Some(proof) = proof {
+                self.contact.see(proof);
+            }
+            stalls.doubtful_since
         };
-        self.look_for_contact(client, was_doubtful, doubtful_since);
+        self.look_for_contact(client, doubtful_since);
         self.give_up(client);
     }
 
-    /// Others may have what this member had. Its client must not join again by itself: it would be given connectors that nobody runs.
+    /// Other members may already have what this one had. Its client must not rejoin on its own: it would be assigned connectors that nothing in this
+    /// process runs.
     fn lose<C: GroupClient>(&self, client: &C) {
         self.lease.end();
         client.leave();
@@ -194,22 +202,16 @@ impl MembershipDriver {
     }
 
     /// Gives up everything if the brokers may have forgotten this member.
-    fn look_for_contact<C: GroupClient>(&self, client: &C, was_doubtful: bool, doubtful_since: Option<Duration>) {
+    fn look_for_contact<C: GroupClient>(&self, client: &C, doubtful_since: Option<Duration>) {
         self.contact.set_id(client.member_id());
         let is_lost = match doubtful_since {
             // The lease does not hold meanwhile. If this took long, connectors that write nothing would keep their slots from the next owners.
             Some(since) => self.contact.is_too_long(since),
-            None => {
-                if was_doubtful {
-                    self.contact.see_now();
-                }
-                self.contact.is_lost()
-            }
+            None => self.contact.is_lost(),
         };
         if is_lost && self.share.borrow().standing == Standing::Member {
             warn!(
-                "the brokers do not confirm that this process is still one of the workers of its group: it gives up all it has, and joins \
-                 again"
+                "the brokers no longer confirm that this process is a member of its group: it gives up its connectors and joins again"
             );
             self.lose(client);
         }
@@ -228,7 +230,7 @@ impl MembershipDriver {
             if is_late && !is_lost {
                 warn!(
                     seconds = RELEASE.as_secs(),
-                    "connectors that are to move to another worker have not stopped in time: this worker gives up all it has, and joins again"
+                    "connectors that are to move to another worker have not stopped in time: this worker gives up all its connectors and joins again"
                 );
             }
             self.lose(client);
@@ -318,7 +320,7 @@ impl MemberLooks {
         self.changes.has_changed().is_err()
     }
 
-    /// If it is time to ask the brokers, what is needed to understand their answer.
+    /// Starts a question to the brokers if one is due; returns what is needed to interpret the answer.
     pub fn begin(&mut self) -> Option<Question> {
         let has_changed = self.changes.has_changed().ok()?;
         let pause = if self.is_moving || self.looks_closely.load(Relaxed) {
@@ -334,12 +336,12 @@ impl MemberLooks {
         let share = self.changes.borrow_and_update();
         self.was_leaving = !share.leaving.is_empty();
         self.was_member = share.standing == Standing::Member;
-        // One that cannot join says with whom.
+        // A process that cannot join must be able to name the member that blocks it.
         let cannot_join = share.standing == Standing::Joining && self.agreement.is_refused();
         if !(self.was_member || cannot_join) {
             return None;
         }
-        // First of all: whoever reads the count before this is answered by this question.
+        // First: whoever has read the count before this increment is answered by this question.
         self.counts.begun.fetch_add(1, SeqCst);
         Some(self.contact.ask())
     }
@@ -348,7 +350,7 @@ impl MemberLooks {
     pub fn end(&mut self, question: &Question, looked: Result<GroupView, Failure>) {
         match looked {
             Ok(found) => {
-                self.agreement.see(&found);
+                self.agreement.see(&found, self.was_member);
                 self.is_moving = !found.is_settled || self.was_leaving;
                 if !self.was_member {
                     return;
@@ -367,6 +369,94 @@ impl MemberLooks {
                 self.is_moving = true;
                 debug!(%error, "the members of the group cannot be seen");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::connect::{DrivenMembership, Membership};
+
+    /// A client of brokers that answer, or do not.
+    #[derive(Default)]
+    struct Client {
+        is_answered: AtomicBool,
+    }
+
+    impl GroupClient for Client {
+        fn member_id(&self) -> String {
+            "a-1".into()
+        }
+
+        fn assignment_lost(&self) -> bool {
+            false
+        }
+
+        fn assign(&self, _: &Places) -> bool {
+            true
+        }
+
+        fn unassign(&self, _: &Places) {}
+
+        fn leave(&self) {}
+
+        fn confirmed(&self, now: Duration, _: Duration) -> Option<Duration> {
+            self.is_answered.load(Relaxed).then_some(now)
+        }
+    }
+
+    /// A membership on a clock that is set, in milliseconds, and a client that gets no answers.
+    fn driven() -> (DrivenMembership, Arc<AtomicU64>, Client) {
+        let now = Arc::new(AtomicU64::new(1_000));
+        let clock = {
+            let now = now.clone();
+            Arc::new(move || Duration::from_millis(now.load(Relaxed)))
+        };
+        (Membership::driven("http://a:1", clock), now, Client::default())
+    }
+
+    #[test]
+    fn a_pause_before_a_process_is_a_member_does_not_cost_its_membership() {
+        let (driven, now, client) = driven();
+        let (driver, membership) = (&driven.driver, &driven.membership);
+        let standing = || membership.share().borrow().standing;
+        driver.round(&client);
+        // It stands still, and joins long after that.
+        for at in (8_000..20_000).step_by(50) {
+            now.store(at, Relaxed);
+            driver.round(&client);
+        }
+        assert_eq!(standing(), Standing::Joining);
+        driver.assigned(&client, &Places::default());
+        driver.round(&client);
+        assert_eq!(standing(), Standing::Member);
+        assert!(
+            !membership.lease().holds(),
+            "the brokers have not confirmed it since the pause"
+        );
+        client.is_answered.store(true, Relaxed);
+        driver.round(&client);
+        assert!(membership.lease().holds() && standing() == Standing::Member);
+    }
+
+    #[test]
+    fn a_member_that_stood_still_and_hears_nothing_gives_up_all_it_has() {
+        let (driven, now, client) = driven();
+        let driver = &driven.driver;
+        driver.round(&client);
+        driver.assigned(&client, &Places::default());
+        let standing = || driven.membership.share().borrow().standing;
+        for (at, expected) in [
+            (8_000, Standing::Member),
+            (12_900, Standing::Member),
+            (13_100, Standing::Lost),
+        ] {
+            now.store(at, Relaxed);
+            driver.round(&client);
+            assert_eq!(standing(), expected, "at {at} ms");
         }
     }
 }

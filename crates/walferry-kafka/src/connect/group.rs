@@ -128,8 +128,9 @@ impl Lease {
 pub(super) struct StallWatch {
     clock: Clock,
     lease: Lease,
-    /// The end of the last round.
+    /// The beginning of the last round.
     last: Duration,
+    /// Since when the membership has to be confirmed.
     pub(super) doubtful_since: Option<Duration>,
 }
 
@@ -143,8 +144,15 @@ impl StallWatch {
         }
     }
 
-    /// `confirm` says whether the brokers have confirmed since this time that this process is still a member. It must not wait for them.
-    pub(super) fn look(&mut self, confirm: impl FnOnce(Duration) -> bool) {
+    /// `confirm` gets the time now, and the time since when the process is in doubt. If the brokers have confirmed the membership since then, it
+    /// returns when they were asked. It must not block. What ends a doubt is returned.
+    ///
+    /// Who has not joined yet has nothing to be confirmed: the doubt lasts until it has, and begins then.
+    pub(super) fn look(
+        &mut self,
+        has_joined: bool,
+        confirm: impl FnOnce(Duration, Duration) -> Option<Duration>,
+    ) -> Option<Duration> {
         let now = (self.clock)();
         if now.saturating_sub(self.last) > STILL {
             warn!(
@@ -156,17 +164,20 @@ impl StallWatch {
             self.lease.give_up();
             self.doubtful_since = Some(now);
         }
-        if let Some(since) = self.doubtful_since
-            && confirm(since)
-        {
-            self.doubtful_since = None;
-        }
-        if self.doubtful_since.is_none() {
-            // The time before the brokers were asked.
+        // A pause from here on is noticed in the next round.
+        self.last = now;
+        let Some(since) = self.doubtful_since else {
             self.lease.see(now);
+            return None;
+        };
+        if !has_joined {
+            self.doubtful_since = Some(now);
+            return None;
         }
-        // The answer may have taken long, but it was one.
-        self.last = (self.clock)();
+        let proof = confirm(now, since)?;
+        self.doubtful_since = None;
+        self.lease.see(proof);
+        Some(proof)
     }
 }
 

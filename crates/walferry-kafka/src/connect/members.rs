@@ -1,11 +1,11 @@
 //! Who is in the group of a worker, as the brokers tell it, and that no Kafka Connect works beside it.
 
-use std::{error::Error, fmt::Display};
+use std::time::Duration;
 
 use rdkafka::{
     TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
-    error::RDKafkaErrorCode as Code,
+    error::{KafkaError, RDKafkaErrorCode as Code},
 };
 use tracing::warn;
 use walferry_engine::{Failure, Kind};
@@ -21,7 +21,7 @@ use crate::{
     auth::tokens::LoggedIn,
     client::Properties,
     failure,
-    native::group::{DescribedMember, GroupDescription, describe_group},
+    native::group::{DescribeError, DescribedMember, GroupDescription, describe_group},
 };
 
 /// The name of the work topic of a group.
@@ -34,7 +34,8 @@ impl Places {
         let mut places = Self::default();
         for element in list.elements() {
             if element.topic() == config_topic {
-                places.leads = true;
+                // Others were added to it later.
+                places.leads |= element.partition() == 0;
             } else {
                 places.partitions.insert(element.partition());
             }
@@ -45,8 +46,10 @@ impl Places {
 
 /// Asks the brokers for the members of a group.
 pub struct GroupReader {
-    /// Made again after an error: [`describe_group`] says why.
+    /// Made again after a question that was not answered: [`describe_group`] says why.
     consumer: Option<LoggedIn<BaseConsumer>>,
+    /// How long an answer is waited for.
+    wait: Duration,
     client: Properties,
     group: String,
     config_topic: String,
@@ -59,7 +62,23 @@ impl std::fmt::Debug for GroupReader {
     }
 }
 
-/// A client that joins no group. Blocks no longer than it takes to log in.
+/// Why a group cannot be seen.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Describe(#[from] DescribeError),
+    #[error(transparent)]
+    Client(#[from] KafkaError),
+}
+
+impl LookError {
+    /// Whether the client still has the question.
+    fn is_pending(&self) -> bool {
+        matches!(self, Self::Describe(error) if error.code == Code::OperationTimedOut)
+    }
+}
+
+/// A client that joins no group. Blocks only while it logs in.
 fn consumer(client: &Properties) -> Result<LoggedIn<BaseConsumer>, Failure> {
     let mut config = client.config();
     // The Kafka client requires this setting.
@@ -70,14 +89,20 @@ fn consumer(client: &Properties) -> Result<LoggedIn<BaseConsumer>, Failure> {
     Ok(consumer)
 }
 
+fn unreachable(client: &Properties, error: &LookError) -> Failure {
+    let servers = client.values.get("bootstrap.servers").map_or("", String::as_str);
+    failure::unreachable(servers, &error.to_string())
+}
+
 impl GroupReader {
-    /// Makes the client. Blocks no longer than that takes.
+    /// Makes the client. Blocks only while it logs in.
     ///
     /// # Errors
     /// The client cannot be made.
     pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
         Ok(Self {
             consumer: Some(consumer(&topics.client)?),
+            wait: REQUEST,
             client: topics.client.clone(),
             group: topics.group.clone(),
             config_topic: topics.config.name.clone(),
@@ -92,28 +117,23 @@ impl GroupReader {
     pub(super) fn partitions_of(&mut self, topic: &str) -> Result<usize, Failure> {
         self.ask(|this, consumer| {
             // For all topics: asking for one could make a broker create it.
-            let metadata = consumer
-                .fetch_metadata(None, REQUEST)
-                .map_err(|error| this.unreachable(&error))?;
+            let metadata = consumer.fetch_metadata(None, this.wait)?;
             let found = metadata.topics().iter().find(|found| found.name() == topic);
             Ok(found.map_or(0, |found| found.partitions().len()))
         })
     }
 
-    /// Asks with a client that has failed at nothing yet.
-    fn ask<T>(&mut self, question: impl FnOnce(&Self, &BaseConsumer) -> Result<T, Failure>) -> Result<T, Failure> {
+    /// Asks with a client that has no other question left to answer.
+    fn ask<T>(&mut self, question: impl FnOnce(&Self, &BaseConsumer) -> Result<T, LookError>) -> Result<T, Failure> {
         let asked = match self.consumer.take() {
             Some(asked) => asked,
             None => consumer(&self.client)?,
         };
-        let answer = question(self, &asked)?;
-        self.consumer = Some(asked);
-        Ok(answer)
-    }
-
-    fn unreachable(&self, error: &dyn Display) -> Failure {
-        let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
-        failure::unreachable(servers, &error.to_string())
+        let answer = question(self, &asked);
+        if !answer.as_ref().is_err_and(LookError::is_pending) {
+            self.consumer = Some(asked);
+        }
+        answer.map_err(|error| unreachable(&self.client, &error))
     }
 
     /// The members now. Blocks.
@@ -124,20 +144,16 @@ impl GroupReader {
         self.ask(Self::view)
     }
 
-    fn view(&self, consumer: &BaseConsumer) -> Result<GroupView, Failure> {
+    fn view(&self, consumer: &BaseConsumer) -> Result<GroupView, LookError> {
         let ours = format!("walferry-{}", self.group);
         let mut view = GroupView::default();
-        if let GroupDescription::Consumers { is_stable, members } =
-            describe_group(consumer, &ours, REQUEST).map_err(|error| self.unreachable(&error))?
-        {
+        if let GroupDescription::Consumers { is_stable, members } = describe_group(consumer, &ours, self.wait)? {
             view.is_settled = is_stable;
             view.members = members.into_iter().map(|member| self.member(member)).collect();
         }
         view.members
             .sort_by(|a, b| (&a.address, &a.client_id, &a.host).cmp(&(&b.address, &b.client_id, &b.host)));
-        view.of_connect = connect_workers(consumer, &self.group)
-            .map_err(|error| self.unreachable(&error))?
-            .unwrap_or_default();
+        view.of_connect = connect_workers(consumer, &self.group, self.wait)?.unwrap_or_default();
         Ok(view)
     }
 
@@ -168,10 +184,8 @@ impl ConnectTopics {
     /// # Errors
     /// Some are still alive, or Kafka cannot be reached.
     pub fn refuse_beside_connect(&self) -> Result<(), Failure> {
-        let members = connect_workers(&*consumer(&self.client)?, &self.group).map_err(|error| {
-            let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
-            failure::unreachable(servers, &error.to_string())
-        })?;
+        let members = connect_workers(&*consumer(&self.client)?, &self.group, REQUEST)
+            .map_err(|error| unreachable(&self.client, &error))?;
         let Some(members) = members else {
             warn!(
                 group = self.group,
@@ -201,15 +215,15 @@ impl ConnectTopics {
 }
 
 /// The workers of Kafka Connect in a group: name and host. `None` if the user may not see the group. Blocks.
-fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Option<Vec<String>>, Box<dyn Error>> {
-    match describe_group(consumer, group, REQUEST) {
+fn connect_workers(consumer: &BaseConsumer, group: &str, wait: Duration) -> Result<Option<Vec<String>>, LookError> {
+    match describe_group(consumer, group, wait) {
         Ok(GroupDescription::OfAnotherProtocol) => {}
         Ok(GroupDescription::Consumers { .. }) => return Ok(Some(Vec::new())),
         Err(error) if error.code == Code::GroupAuthorizationFailed => return Ok(None),
         Err(error) => return Err(error.into()),
     }
     // librdkafka has no other call that describes members of other protocols. It fails while a broker is down.
-    let found = consumer.fetch_group_list(Some(group), REQUEST)?;
+    let found = consumer.fetch_group_list(Some(group), wait)?;
     let workers = found
         .groups()
         .iter()
@@ -222,6 +236,30 @@ fn connect_workers(consumer: &BaseConsumer, group: &str) -> Result<Option<Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{connect::tests::topics, demo::DemoCluster};
+
+    /// The mock broker describes no groups, and the client says so: this is an answer, too.
+    #[test]
+    fn a_client_with_an_unanswered_question_is_not_asked_another_one() {
+        let cluster = DemoCluster::start(1).unwrap();
+        let mut reader = GroupReader::open(&topics(&cluster)).unwrap();
+        let answered = |reader: &mut GroupReader| {
+            let text = reader.look().unwrap_err().to_string();
+            assert!(text.contains("not supported"), "{text}");
+            assert!(reader.consumer.is_some(), "an answer of any kind costs no client");
+        };
+        for _ in 0..2 {
+            answered(&mut reader);
+            cluster.mock().broker_down(1).unwrap();
+            reader.wait = Duration::from_millis(100);
+            // A question that was under way fails; the next one waits for the connection.
+            while reader.look().is_err() && reader.consumer.is_some() {}
+            assert!(reader.consumer.is_none());
+            reader.wait = REQUEST;
+            cluster.mock().broker_up(1).unwrap();
+        }
+        answered(&mut reader);
+    }
 
     #[test]
     fn where_one_member_does_not_share_the_leader_runs_everything() {

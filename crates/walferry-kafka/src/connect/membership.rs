@@ -94,7 +94,7 @@ struct MemberThread {
     left: Mutex<mpsc::Receiver<()>>,
 }
 
-/// Passes on to the driver what librdkafka tells.
+/// Forwards librdkafka's events to the driver.
 struct Context {
     driver: Arc<MembershipDriver>,
     confirmation: Confirmation,
@@ -170,17 +170,15 @@ impl GroupClient for BaseConsumer<Context> {
         self.unsubscribe();
     }
 
-    fn is_confirmed(&self) -> bool {
+    fn confirmed(&self, now: Duration, since: Duration) -> Option<Duration> {
         let context = self.context();
-        let is_confirmed = context.confirmation.is_there(since_boot(), || {
+        let proof = context.confirmation.proof(now, since, || {
             context.driver.lease().ask();
             confirmation::ask(self, &context.config_topic)
-        });
-        if is_confirmed {
-            // If the client had lost its membership before, and has forgotten which one it was, it has queued the news of it.
-            let _ = self.poll(Duration::ZERO);
-        }
-        is_confirmed
+        })?;
+        // If the client lost its membership before and has forgotten its member id, it has queued that event.
+        let _ = self.poll(Duration::ZERO);
+        Some(proof)
     }
 }
 
@@ -449,7 +447,7 @@ impl Drop for Membership {
         if left.recv_timeout(LEAVES) == Err(RecvTimeoutError::Timeout) {
             warn!(
                 seconds = LEAVES.as_secs(),
-                "the brokers have not confirmed in time that this process leaves its group: others may have what it had when its session has ended"
+                "the brokers did not confirm in time that this process left its group: other workers get its connectors after its session expires"
             );
             return;
         }

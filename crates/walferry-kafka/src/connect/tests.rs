@@ -29,7 +29,7 @@ use crate::{Producers, Transactions, client::settings::ClientSettings, demo::Dem
 /// Longer than anything here takes on the slowest machine. Only a failing test waits so long.
 const LONG: Duration = Duration::from_secs(60);
 
-fn topics(cluster: &DemoCluster) -> ConnectTopics {
+pub(super) fn topics(cluster: &DemoCluster) -> ConnectTopics {
     let named = |prefix: &str, topic: &str| {
         cluster.create_topic(topic, 1).unwrap();
         let entries = BTreeMap::from([("topic".to_owned(), topic.to_owned())]);

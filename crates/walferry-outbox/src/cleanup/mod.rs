@@ -597,10 +597,8 @@ impl Cleaner {
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, range).await {
                 Ok(batch) => {
-                    let changed = self.has_changed_session(sql, &table).await;
-                    // What is removed is counted, whatever has become of the session.
+                    round.has_changed_session = self.has_changed_session(sql, &table).await;
                     self.removed(table, step_us, batch, round);
-                    round.has_changed_session = changed?;
                     if round.more || round.has_changed_session {
                         break;
                     }
@@ -612,24 +610,31 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Whether code of the table just processed has changed the session's settings. If so, the server may not even be able to say.
-    async fn has_changed_session(&mut self, sql: &Sql, table: &str) -> Result<bool, Error> {
-        let has_changed = match sql.session_settings(LOOKING, &OF_PLANNING).await {
-            Ok(settings) => settings != self.session.settings,
-            Err(error) if sql.is_closed() => return Err(error),
-            Err(_) => true,
-        };
-        if has_changed {
-            self.said.once(format!("{table} changes settings"), || {
+    /// Whether code of the table just processed has changed the session's settings. If so, the server may not even be able to say, so an error counts
+    /// as a change: the session is replaced, and what this round has removed is counted all the same.
+    async fn has_changed_session(&mut self, sql: &Sql, table: &str) -> bool {
+        match sql.session_settings(LOOKING, &OF_PLANNING).await {
+            Ok(settings) if settings == self.session.settings => return false,
+            Ok(_) => self.said.once(format!("{table} changes settings"), || {
                 tracing::warn!(
                     table,
                     hint = "look at the triggers of the table; set_config(…, true) sets something for the transaction only",
                     "a trigger or a function of an outbox changes settings of the session that removes its rows: each time, Walferry connects \
                      anew"
                 );
-            });
+            }),
+            // The next connection reports a server that is away.
+            Err(_) if sql.is_closed() => {}
+            Err(error) => self.said.once(format!("{table} hides settings"), || {
+                tracing::warn!(
+                    table,
+                    error = %walferry_engine::Failure::from(error),
+                    hint = "if this comes again, look at the triggers of the table: what they set lasts until the session ends",
+                    "after rows of an outbox were removed, the server did not report the settings of the session: Walferry connects anew"
+                );
+            }),
         }
-        Ok(has_changed)
+        true
     }
 
     /// Drops a partition of a table, if the time of one is over. Returns whether one was dropped. If not, rows have their turn.

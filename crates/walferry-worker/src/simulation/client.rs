@@ -270,8 +270,10 @@ impl GroupClient for Client {
         self.state.borrow_mut().has_left = true;
     }
 
-    fn is_confirmed(&self) -> bool {
+    fn confirmed(&self, now: Duration, _: Duration) -> Option<Duration> {
         let state = self.state.borrow();
-        self.reaches() && self.shared.lock().brokers.takes_commit(&state.id, state.generation)
+        // Behind its request to join, the brokers answer nothing.
+        let is_answered = self.reaches() && state.stage != Stage::Joined;
+        (is_answered && self.shared.lock().brokers.takes_commit(&state.id, state.generation)).then_some(now)
     }
 }

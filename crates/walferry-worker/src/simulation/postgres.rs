@@ -174,8 +174,7 @@ impl<'a> Connection<'a> {
         if let Some(open) = world.producers.values_mut().find(of_run) {
             open.stream = number;
         }
-        world.streams.0 += 1;
-        world.streams.1 += u64::from(is_deputy);
+        world.deputies += u64::from(is_deputy);
         world.tell(|| format!("{name}: {process:?} reads the slot (deputy: {is_deputy})"));
         if is_deputy {
             world.check_deputy(&name, process);

@@ -252,7 +252,8 @@ impl Workers {
     }
 }
 
-fn one(seed: u64, is_exactly_once: bool, is_traced: bool) -> (Vec<String>, Vec<String>) {
+/// What was wrong, what happened, and how often a deputy has read a slot.
+fn one(seed: u64, is_exactly_once: bool, is_traced: bool) -> (Vec<String>, Vec<String>, u64) {
     on_a_clock(async {
         let mut random = Random::new(seed);
         let sizes = Sizes {
@@ -260,7 +261,7 @@ fn one(seed: u64, is_exactly_once: bool, is_traced: bool) -> (Vec<String>, Vec<S
             connectors: 2 + random.below(4) as usize,
             is_exactly_once,
         };
-        // Each has faults of some kinds only, so that none hides another.
+        // Each seed uses only some kinds of faults, so that one kind does not mask another.
         let faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| random.once_in(2)).collect();
         let mut workers = Workers::new(random, sizes, is_traced);
         workers.shared.tell(|| format!("{sizes:?} {faults:?}"));
@@ -270,11 +271,13 @@ fn one(seed: u64, is_exactly_once: bool, is_traced: bool) -> (Vec<String>, Vec<S
         workers.suffer(Duration::from_secs(10), &[]).await;
         workers.suffer(Duration::from_secs(40), &faults).await;
         workers.recover().await;
-        workers.faults()
+        let (faults, trace) = workers.faults();
+        let deputies = workers.shared.lock().deputies;
+        (faults, trace, deputies)
     })
 }
 
-/// Runs these seeds, and tells of the first that fails.
+/// Runs these seeds, and reports the first that fails.
 fn each(test: &str, seeds: std::ops::Range<u64>, is_exactly_once: bool) {
     let number = |name| {
         std::env::var(name)
@@ -286,12 +289,14 @@ fn each(test: &str, seeds: std::ops::Range<u64>, is_exactly_once: bool) {
         Some(seed) => seed..seed + 1,
         None => seeds.start..seeds.start + (seeds.end - seeds.start) * number(TIMES).unwrap_or(1),
     };
+    let mut deputies = 0;
     for seed in seeds {
-        let (faults, _) = one(seed, is_exactly_once, false);
+        let (faults, _, its_deputies) = one(seed, is_exactly_once, false);
+        deputies += its_deputies;
         if faults.is_empty() && only.is_none() {
             continue;
         }
-        let (again, trace) = one(seed, is_exactly_once, true);
+        let (again, trace, _) = one(seed, is_exactly_once, true);
         let from = if only.is_some() {
             0
         } else {
@@ -304,16 +309,20 @@ fn each(test: &str, seeds: std::ops::Range<u64>, is_exactly_once: bool) {
             "seed {seed}: {faults:#?}\nrun it alone with {SEED}={seed} cargo test -p walferry-worker {test} -- --nocapture"
         );
     }
+    assert!(
+        only.is_some() || deputies > 0,
+        "no worker was a deputy in any of these seeds"
+    );
 }
 
 #[test]
 fn whatever_happens_to_workers_no_row_is_lost_and_each_is_sent_by_one_of_them() {
-    each("whatever_happens_to_workers", 0..8, false);
+    each("no_row_is_lost_and_each_is_sent", 0..8, false);
 }
 
 #[test]
 fn with_exactly_once_delivery_no_row_comes_twice_whatever_happens_to_workers() {
-    each("with_exactly_once_delivery", 1_000..1_008, true);
+    each("no_row_comes_twice_whatever", 1_000..1_008, true);
 }
 
 /// Three workers of which nobody has anything to do yet.

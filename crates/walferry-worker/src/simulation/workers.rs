@@ -96,7 +96,7 @@ impl Workers {
             numbers: 0,
             faults: Vec::new(),
             trace: is_traced.then(Vec::new),
-            streams: (0, 0),
+            deputies: 0,
             forbids_repeats: false,
         };
         Self {
@@ -317,9 +317,23 @@ pub(super) fn on_a_clock<T>(work: impl Future<Output = T>) -> T {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    IS_RUNNING.set(true);
+    let _running = Running::begin();
     let mut work = std::pin::pin!(tokio::task::coop::unconstrained(work));
-    let done = runtime.block_on(poll_fn(|context| work.as_mut().poll(context)));
-    IS_RUNNING.set(false);
-    done
+    runtime.block_on(poll_fn(|context| work.as_mut().poll(context)))
+}
+
+/// This thread runs a simulation, until this is dropped: also by a panic.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        IS_RUNNING.set(true);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        IS_RUNNING.set(false);
+    }
 }

@@ -68,8 +68,6 @@ pub(super) struct Subject {
     pub(super) offset: Option<StoredOffset>,
     pub(super) furthest: i64,
     pub(super) repeated: usize,
-    /// When something was delivered last, or was not yet due.
-    pub(super) delivered_at: Duration,
 }
 
 /// Who reads a slot.
@@ -112,8 +110,8 @@ pub(super) struct World {
     pub(super) faults: Vec<String>,
     /// What happened, where somebody wants to know.
     pub(super) trace: Option<Vec<String>>,
-    /// How often a stream has begun, and how often that was one of a deputy.
-    pub(super) streams: (u64, u64),
+    /// How often a deputy has begun to read a slot.
+    pub(super) deputies: u64,
     /// Whether a repeated record is wrong.
     pub(super) forbids_repeats: bool,
 }
@@ -181,7 +179,6 @@ impl Subject {
             offset: None,
             furthest: 0,
             repeated: 0,
-            delivered_at: Duration::ZERO,
         }
     }
 
@@ -213,13 +210,7 @@ impl Subject {
     }
 
     /// A record becomes visible to consumers. Returns what is wrong with it.
-    pub(super) fn append(
-        &mut self,
-        entry: Entry,
-        is_exactly_once: bool,
-        may_be_late: bool,
-        now: Duration,
-    ) -> Vec<String> {
+    pub(super) fn append(&mut self, entry: Entry, is_exactly_once: bool, may_be_late: bool) -> Vec<String> {
         let mut faults = Vec::new();
         let name = &self.name;
         if entry.number > self.furthest + 1 {
@@ -252,7 +243,6 @@ impl Subject {
             }
         } else {
             self.furthest = entry.number;
-            self.delivered_at = now;
         }
         self.log.push(entry);
         faults
@@ -330,7 +320,7 @@ impl World {
             .any(|machine| machine.refused.is_some_and(is_refused));
         let subject = self.subject(name);
         let repeated = subject.repeated;
-        let mut faults = subject.append(entry, is_exactly_once, may_be_late, now);
+        let mut faults = subject.append(entry, is_exactly_once, may_be_late);
         if forbids_repeats && subject.repeated > repeated {
             faults.push(format!(
                 "{name}: {entry:?} comes a second time, though nothing went wrong"
@@ -388,9 +378,6 @@ impl World {
                 .is_some_and(|reader| now.saturating_sub(reader.heard) > WAL_SENDER_TIMEOUT)
             {
                 subject.reader = None;
-            }
-            if subject.is_complete() {
-                subject.delivered_at = now;
             }
         }
     }
