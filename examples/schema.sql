@@ -19,6 +19,8 @@ CREATE TABLE orders (
 
 -- The outbox table public.outbox.
 BEGIN;
+-- This script is in UTF-8.
+SET LOCAL client_encoding = 'UTF8';
 -- Only objects of Postgres itself are found without their schema.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
@@ -87,6 +89,8 @@ CREATE TABLE shipments (
 
 -- The inbox table public.inbox, in the database of the consumer.
 BEGIN;
+-- This script is in UTF-8.
+SET LOCAL client_encoding = 'UTF8';
 -- Only objects of Postgres itself are found without their schema.
 SET LOCAL search_path = pg_catalog, pg_temp;
 

@@ -131,3 +131,72 @@ fn a_condition_that_leaves_its_place_is_refused_and_nothing_of_it_runs() {
         assert!(!file.exists(), "{select} ran");
     }
 }
+
+/// What a function in a condition sets in the session decides how the server divides the text that follows: whether a backslash is an escape, and
+/// which bytes are one character.
+#[test]
+fn a_condition_that_changes_how_the_server_reads_sql_frees_no_other_one() {
+    let name = "conditions_session";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         create table items (id int primary key, v text); insert into items select n, 'v' || n from generate_series(1, 9) n;
+         create table items_b (id int primary key, v text); insert into items_b select * from items;
+         create table secrets (id int primary key, v text); insert into secrets values (77, 'hunter2')"
+    ));
+    let mut walferry = start(world, name, &database, &[]);
+    let settings = [
+        // One text without escapes, and more than one with them.
+        ("standard_conforming_strings", "off", "'\\''", "'"),
+        // One text in UTF-8. In Shift JIS, the second byte of the letter and the backslash are one character.
+        ("client_encoding", "SJIS", "E'\u{c1}\\'", "'"),
+    ];
+    for (number, (setting, value, text, end)) in settings.into_iter().enumerate() {
+        let sets = format!("pg_catalog.set_config('{setting}', '{value}', false) IS NOT NULL");
+        // A chunk has the condition in several statements, and the next one in further ones.
+        for (part, leaves) in [
+            format!("{sets} AND v <> {text} ) UNION ALL SELECT id, v FROM secrets WHERE (true --{end}"),
+            format!("v <> {text} ) UNION ALL SELECT id, v FROM secrets WHERE (true --{end}"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            sql.run(&asking(&format!("incremental-{number}-{part}"), "incremental", leaves));
+            sql.run(&format!(
+                "insert into signals values ('end-{number}-{part}', 'log', '{{\"message\": \"end {number} {part}\"}}')"
+            ));
+            wait_for_log(&mut walferry, &format!("end {number} {part}"), 1);
+        }
+        // The statements for one table are read after those for another one have run.
+        let leaves = format!(
+            "SELECT id, v FROM items_b WHERE v <> {text} ) AS a; COMMIT; CREATE TABLE public.owned_{number} (); SELECT * FROM (SELECT 1 --{end}"
+        );
+        let data = json!({
+            "data-collections": ["public.items", "public.items_b"], "type": "blocking",
+            "additional-conditions": [
+                { "data-collection": "public.items", "filter": format!("SELECT * FROM items WHERE {sets}") },
+                { "data-collection": "public.items_b", "filter": leaves },
+            ],
+        });
+        sql.run(&format!(
+            "insert into signals values ('blocking-{number}', 'execute-snapshot', $data${data}$data$)"
+        ));
+        sql.run(&format!(
+            "insert into signals values ('last-{number}', 'log', '{{\"message\": \"last {number}\"}}')"
+        ));
+        wait_for_log(&mut walferry, &format!("last {number}"), 1);
+    }
+    let log = walferry.output();
+    // The server would say so of a condition that has left its brackets.
+    assert!(!log.contains("each UNION query"), "{log}");
+    let owned = sql.value("select string_agg(relname, ', ') from pg_class where relname like 'owned%'");
+    assert_eq!(owned, None, "{log}");
+    let topic = format!("{name}.public.items");
+    for record in world.kafka.read(&[topic, format!("{name}.public.items_b")]) {
+        let value = record.value_text().unwrap_or_default().to_owned();
+        assert!(!value.contains("hunter2"), "{value}\n{}", walferry.output());
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    drop_slot(sql, name);
+}

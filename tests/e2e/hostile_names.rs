@@ -16,7 +16,7 @@ use crate::world;
 
 /// What somebody may call a table. Each of these would make a file `owned` or a role `owned_…`, if it were read as a command by psql, by a
 /// shell or by the server.
-const HOSTILE: [&str; 15] = [
+const HOSTILE: [&str; 16] = [
     "a\rcreate role owned_cr superuser; --",
     "b\r\\! touch owned #",
     "c\ncreate role owned_lf superuser; --",
@@ -32,6 +32,8 @@ const HOSTILE: [&str; 15] = [
     "m$(touch owned)`touch owned`$$",
     "--n; touch owned",
     "-o */ ' \\' \" ; create role owned_c; --",
+    // In Shift JIS, the last byte and the quote after it are one character.
+    "p\\! touch owned #\u{c1}",
 ];
 
 fn text(output: &[u8]) -> String {
@@ -89,12 +91,13 @@ impl Place<'_> {
         }
     }
 
-    /// Runs a script with psql.
+    /// Runs a script with psql, for which text is in this encoding.
     #[track_caller]
-    fn psql(&self, database: &str, script: &str) -> Output {
+    fn psql(&self, database: &str, script: &str, encoding: &str) -> Output {
         let file = self.folder.join("script.sql");
         fs::write(&file, script).expect("it can be written");
         let mut command = Command::new(postgres_folder().join("psql"));
+        command.env("PGCLIENTENCODING", encoding);
         let port = self.server.port().to_string();
         command.args([
             "-X",
@@ -197,7 +200,7 @@ fn scripts_of_init_run_nothing_but_themselves_whatever_names_there_are() {
             let connector =
                 fs::read_to_string(place.folder.join(format!("{name_of_it}.json"))).expect("it was written");
             assert_is_printable("the connector's file", &connector);
-            let ran = place.psql(name, &script);
+            let ran = place.psql(name, &script, "SJIS");
             assert!(ran.status.success(), "{name:?}: {}\n{script}", text(&ran.stderr));
             // As it is told in the terminal and in the script.
             let told = said
@@ -250,7 +253,7 @@ fn what_check_prints_about_hostile_names_runs_and_controls_nothing() {
             .collect();
         assert!(statements.len() > 3, "{name:?}: {}{}", checked.stdout, checked.stderr);
         let script = statements.join("\n");
-        let ran = place.psql(name, &script);
+        let ran = place.psql(name, &script, "UTF8");
         assert!(ran.status.success(), "{name:?}: {}\n{script}", text(&ran.stderr));
         // It has mended what was found.
         let again = Checked::of(&options, &["--show-records"]);

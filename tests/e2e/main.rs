@@ -15,6 +15,7 @@ mod exactly_once_edges;
 mod failed_snapshots;
 mod fix;
 mod foreseen;
+mod forged_requests;
 mod hangs;
 mod history;
 mod hostile_member;

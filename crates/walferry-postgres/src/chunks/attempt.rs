@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
-use walferry_engine::incremental::{ChunkAnswer, ChunkAsk, NotRead};
+use walferry_engine::incremental::{ChunkAnswer, ChunkAsk, Key, NotRead};
 use walferry_engine::source::{ChunkRead, ChunkRows, VisibleTransactions};
 use walferry_pgoutput::{Lsn, Oid};
 
@@ -50,7 +50,7 @@ pub(super) async fn attempt(
     wanted: &Wanted,
 ) -> Result<Attempt, Error> {
     const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    sql.execute(READING, BEGIN).await?;
+    sql.begin_pinned(READING, BEGIN).await?;
     let read = match within(LIMIT, read(sql, ask, options, wanted)).await {
         Some(read) => read,
         None => Err(sql.fell_silent(READING, LIMIT)),
@@ -140,29 +140,20 @@ async fn read_rows(
     if has_condition {
         // From here to the last row, each statement has the condition in it, and names all else with its schema.
         sql.begin_of_user(READING).await?;
-        target.is_understood(sql).await?;
     }
-    let maximum = match &ask.maximum {
-        Some(maximum) => maximum.clone(),
-        None => match maximum(sql, &target).await? {
-            Some(maximum) => maximum,
-            None => return Ok((plain(ChunkAnswer::Empty), false)),
-        },
+    let read = read_by_condition(sql, ask, options, &target).await?;
+    if has_condition {
+        sql.end_of_user(READING).await?;
+    }
+    let Some((maximum, rows_left, read)) = read else {
+        return Ok((plain(ChunkAnswer::Empty), false));
     };
-    let rows_left = match options.estimates {
-        true => rows_left(sql, &target.remaining_rows(ask.after.as_ref(), &maximum)).await?,
-        false => None,
-    };
-    let statement = target.chunk(ask.after.as_ref(), &maximum, options.rows);
     let Tuples {
         tuples,
         bytes: tuple_bytes,
         is_full,
         is_endless,
-    } = tuples(sql, &statement, &target, ask.bytes).await?;
-    if has_condition {
-        sql.end_of_user(READING).await?;
-    }
+    } = read;
     if is_endless && ask.table.surrogate.is_none() {
         // Nobody has asked for these columns.
         return Ok((plain(ChunkAnswer::NoKey), false));
@@ -197,6 +188,43 @@ async fn read_rows(
         })),
     };
     Ok((read, is_full))
+}
+
+/// The key of the table's last row, how many rows are left, and the rows of the chunk. `None` if there are none. The condition, if there is one, is in
+/// each statement.
+async fn read_by_condition(
+    sql: &Sql,
+    ask: &ChunkAsk,
+    options: ReadOptions,
+    target: &ChunkTable,
+) -> Result<Option<(Key, Option<u64>, Tuples)>, Error> {
+    let has_condition = target.condition.is_some();
+    target.is_understood(sql).await?;
+    let found = match &ask.maximum {
+        Some(maximum) => Some(maximum.clone()),
+        None => {
+            if has_condition {
+                sql.go_on_of_user(READING).await?;
+            }
+            maximum(sql, target).await?
+        }
+    };
+    let Some(maximum) = found else { return Ok(None) };
+    let rows_left = match options.estimates {
+        true => {
+            if has_condition {
+                sql.go_on_of_user(READING).await?;
+            }
+            rows_left(sql, &target.remaining_rows(ask.after.as_ref(), &maximum)).await?
+        }
+        false => None,
+    };
+    if has_condition {
+        sql.go_on_of_user(READING).await?;
+    }
+    let statement = target.chunk(ask.after.as_ref(), &maximum, options.rows);
+    let read = tuples(sql, &statement, target, ask.bytes).await?;
+    Ok(Some((maximum, rows_left, read)))
 }
 
 /// How many rows a statement will return, as the server's planner estimates it.

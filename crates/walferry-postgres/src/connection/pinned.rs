@@ -31,7 +31,7 @@ macro_rules! text_of_values {
 /// The same.
 pub(super) const PATH: &str = path!();
 /// Within a transaction. It needs no snapshot, so that the transaction can still take one that was exported.
-const SET_LOCAL: &str = concat!("SET LOCAL search_path = ", path!(), text_of_values!());
+pub(super) const SET_LOCAL: &str = concat!("SET LOCAL search_path = ", path!(), text_of_values!());
 /// Before one statement.
 pub(super) const BEGIN: &str = concat!("BEGIN; SET LOCAL search_path = ", path!(), text_of_values!());
 pub(super) const COMMIT: &str = "COMMIT";

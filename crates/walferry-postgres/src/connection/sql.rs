@@ -64,6 +64,9 @@ const REFUSE_VIEWS: &str = "SELECT pg_catalog.set_config(name, 'view', false) FR
 const REFUSE_VIEWS_AGAIN: &str = "SELECT pg_catalog.set_config(name, 'view', true) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
 const ALLOW_VIEWS: &str = "SELECT pg_catalog.set_config(name, '', true) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
 
+/// The savepoint to which a transaction goes back after SQL of the user's.
+const OF_USER: &str = "of_user";
+
 /// A live server ends a statement at `statement_timeout`. A server that has not done so after this additional time is
 /// dead.
 const GRACE: Duration = Duration::from_secs(10);
@@ -239,13 +242,33 @@ impl Sql {
     /// Within a transaction: statements run with the role's own settings until [`Sql::end_of_user`] or the transaction's end. For SQL that the user
     /// wrote.
     pub(crate) async fn begin_of_user(&self, doing: &'static str) -> Result<(), Error> {
+        self.execute(doing, &format!("SAVEPOINT {OF_USER}; {}", self.of_user()))
+            .await
+    }
+
+    /// Between two statements with SQL of the user's in them. A function that the first one has called may have set how the server reads the second.
+    pub(crate) async fn go_on_of_user(&self, doing: &'static str) -> Result<(), Error> {
         self.execute(doing, &self.of_user()).await
     }
 
-    /// Within a transaction: statements are Walferry's own again.
+    /// Within a transaction: statements are Walferry's own again. What functions have set in the session since [`Sql::begin_of_user`] is undone, and
+    /// locks that were taken are released.
     pub(crate) async fn end_of_user(&self, doing: &'static str) -> Result<(), Error> {
-        self.execute(doing, &format!("{}; {REFUSE_VIEWS_AGAIN}", pinned::AGAIN))
-            .await
+        self.execute(
+            doing,
+            &format!("ROLLBACK TO SAVEPOINT {OF_USER}; RELEASE SAVEPOINT {OF_USER}"),
+        )
+        .await
+    }
+
+    /// The same, but locks are kept. Of what functions have set, only what Walferry's own statements need is undone.
+    pub(crate) async fn end_of_user_with_locks(&self, doing: &'static str) -> Result<(), Error> {
+        let statements = format!(
+            "{}; {}; {REFUSE_VIEWS_AGAIN}; RELEASE SAVEPOINT {OF_USER}",
+            self.reading_of_sql(),
+            pinned::SET_LOCAL
+        );
+        self.execute(doing, &statements).await
     }
 
     /// One statement with the role's own settings, in a transaction of its own. For writes into tables of the user's, whose triggers expect them.
@@ -254,7 +277,23 @@ impl Sql {
     }
 
     fn of_user(&self) -> String {
-        format!("{ALLOW_VIEWS}; SELECT {}", self.own_path())
+        format!("{}; {ALLOW_VIEWS}; SELECT {}", self.reading_of_sql(), self.own_path())
+    }
+
+    /// Sets what decides where a text in SQL ends, as [`stays_enclosed`](crate::snapshot::statement::stays_enclosed) has assumed it: whether a backslash
+    /// is an escape, and which bytes are one character.
+    fn reading_of_sql(&self) -> String {
+        let conforming = if self.has_backslash_escapes() { "off" } else { "on" };
+        format!("SET LOCAL client_encoding = 'UTF8'; SET LOCAL standard_conforming_strings = {conforming}")
+    }
+
+    /// Begins a transaction with what Walferry's own statements need, whatever a trigger has set in the session before. `begin` is a BEGIN.
+    pub(crate) async fn begin_pinned(&self, doing: &'static str, begin: &str) -> Result<(), Error> {
+        self.execute(
+            doing,
+            &format!("{begin}; {}; {}", self.reading_of_sql(), pinned::SET_LOCAL),
+        )
+        .await
     }
 
     /// An expression that sets the role's own `search_path` while the statement runs, until the transaction ends. Names in the statement were

@@ -177,7 +177,7 @@ pub fn sql(survey: &DatabaseSurvey, wish: &SetupRequest) -> String {
         role: identifier(&wish.role),
         text: String::new(),
     };
-    script.search_path();
+    script.settings();
     script.server();
     script.role();
     script.outbox();
@@ -215,8 +215,11 @@ impl Script<'_> {
         names.chain(outbox).collect::<Vec<_>>().join(", ")
     }
 
-    /// An object of another schema could take the place of one of Postgres' own, and would run as whoever runs the script.
-    fn search_path(&mut self) {
+    /// What keeps names from running. In some encodings, a letter of a name and the quote after it would be one character for psql, and in its
+    /// eyes the name would not end there. An object of another schema could take the place of one of Postgres' own, and would run as whoever runs
+    /// the script.
+    fn settings(&mut self) {
+        self.step("This file is in UTF-8.", &["SET client_encoding = 'UTF8'".to_owned()]);
         self.step(
             "Only objects of Postgres itself are found without their schema.",
             &["SET search_path = pg_catalog, pg_temp".to_owned()],
@@ -385,6 +388,7 @@ mod tests {
         assert_eq!(
             statements,
             [
+                "SET client_encoding = 'UTF8';",
                 "SET search_path = pg_catalog, pg_temp;",
                 "ALTER SYSTEM SET wal_level = 'logical';",
                 "GRANT rds_replication TO \"cdc\";",

@@ -320,7 +320,7 @@ impl Select {
             .await?
             .map_err(|error| reading_failed(table, error))?;
         if self.is_of_the_user {
-            sql.end_of_user(super::DOING).await?;
+            sql.end_of_user_with_locks(super::DOING).await?;
         }
         // The rows of the catalog are those of the snapshot. The functions return the present state. Whoever may not use the schema may not
         // look for a name in it.

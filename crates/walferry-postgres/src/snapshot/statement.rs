@@ -44,8 +44,9 @@ impl Iterator for Pieces<'_> {
             }
             '/' if unread.starts_with("/*") => (Piece::Comment, comment(unread)),
             '\'' => {
-                // After an E, a backslash escapes the following quote.
-                let escapes = self.goes_on.unwrap_or(self.escapes) || is_escaped(before);
+                // After an E, a backslash escapes the following quote. In bits, it never does.
+                let escapes = self.escapes && !is_after(before, ['b', 'B', 'x', 'X']);
+                let escapes = self.goes_on.unwrap_or(escapes) || is_after(before, ['e', 'E']);
                 self.goes_on = Some(escapes);
                 (Piece::Quoted, literal(unread, escapes))
             }
@@ -134,9 +135,10 @@ fn literal(text: &str, escapes: bool) -> Option<usize> {
     None
 }
 
-fn is_escaped(before: &str) -> bool {
+/// Whether a text ends with one of these letters, which is no part of a longer name.
+fn is_after<const N: usize>(before: &str, letters: [char; N]) -> bool {
     let mut back = before.chars().rev();
-    back.next().is_some_and(|c| matches!(c, 'e' | 'E')) && !back.next().is_some_and(is_of_a_name)
+    back.next().is_some_and(|c| letters.contains(&c)) && !back.next().is_some_and(is_of_a_name)
 }
 
 /// For Postgres, every character beyond ASCII may be a part of a name.
@@ -227,6 +229,10 @@ mod tests {
         ];
         for text in leaving {
             assert!(stays_enclosed(text, false).is_err(), "{text}");
+        }
+        // Without escapes, whatever the role has.
+        for bits in ["a = B'\\' ) OR ( b = ''", "a = x'\\' ) OR ( b = ''"] {
+            assert!(stays_enclosed(bits, true).is_err(), "{bits}");
         }
         assert!(
             stays_enclosed("a = '\\' ) OR ( b = '", true).is_ok()

@@ -12,8 +12,11 @@ use crate::{commands::outbox::runtime, error::Error, say::say};
 /// Longer names of tables, in bytes, leave no room for what the names of indexes, partitions and functions append.
 pub(crate) const LONGEST_TABLE: usize = 44;
 
-/// An object of another schema could take the place of one of Postgres' own, and would run as whoever runs the script.
-const PATH: &str = "\
+/// In some encodings, a letter of a name and the quote after it would be one character for psql, and in its eyes the name would not end there. An
+/// object of another schema could take the place of one of Postgres' own, and would run as whoever runs the script.
+const SETTINGS: &str = "\
+-- This script is in UTF-8.
+SET LOCAL client_encoding = 'UTF8';
 -- Only objects of Postgres itself are found without their schema.
 SET LOCAL search_path = pg_catalog, pg_temp;";
 
@@ -35,7 +38,7 @@ pub(crate) struct Statement<T = &'static str> {
 /// * `head` - what the script creates, for its first line
 /// * `tail` - comments before the end of the transaction
 pub(crate) fn script<T: Display>(head: &str, statements: &[Statement<T>], tail: &str) -> String {
-    let mut script = format!("-- {}\n{RUN}\nBEGIN;\n{PATH}\n", one_line(head));
+    let mut script = format!("-- {}\n{RUN}\nBEGIN;\n{SETTINGS}\n", one_line(head));
     for Statement { why, sql, .. } in statements {
         script.push('\n');
         for line in why {
