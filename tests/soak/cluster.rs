@@ -4,21 +4,22 @@
 //! share, ask the worker's environment for it. So the records themselves say who runs what, and whether a connector has moved.
 
 mod arrivals;
+mod ways;
 
 use std::{
     collections::{BTreeMap, HashSet},
+    net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Map, Value, json};
-use walferry_testkit::servers::{
-    Kafka, Network, Postgres, PostgresOptions, Sql, Surroundings, Walferry, WalferryOptions, Weather, request, wait_for,
-};
+use walferry_testkit::servers::{Side, Sql, Surroundings, Walferry, WalferryOptions, request_at, wait_for};
 
 use crate::{options::Cluster, random::Random, world::object};
 use arrivals::{Arrivals, END, Sought};
+use ways::{Servers, Ways};
 
 /// Rows that are in each table before its connector is created.
 const EXISTING: u64 = 20;
@@ -36,7 +37,12 @@ enum Trouble {
     Ended,
     Stopped,
     Joined,
-    Cut { kafka: bool, postgres: bool },
+    Cut {
+        kafka: bool,
+        postgres: bool,
+    },
+    /// Its machine is gone at once, and nobody is told.
+    Lost,
 }
 
 impl Trouble {
@@ -52,6 +58,7 @@ impl Trouble {
             } => "cut off from Kafka",
             Self::Cut { kafka: false, .. } => "cut off from Postgres",
             Self::Cut { .. } => "cut off from both",
+            Self::Lost => "gone with its machine",
         }
     }
 }
@@ -62,8 +69,7 @@ struct Node {
     walferry: Walferry,
     runs: u32,
     is_expected_to_run: bool,
-    postgres: Network,
-    kafka: Network,
+    ways: Ways,
 }
 
 impl Node {
@@ -98,30 +104,20 @@ fn run_name(number: usize, runs: u32) -> String {
 /// Runs it all; returns what was broken.
 pub(crate) fn run(options: &Cluster) -> Vec<String> {
     let begun = Instant::now();
-    let postgres = Postgres::start_with(&PostgresOptions {
-        // The shortest time in which a server of this load takes a client whose machine is gone for dead.
-        settings: vec!["wal_sender_timeout = 5s".into()],
-        ..PostgresOptions::default()
-    });
     // One more, which joins now and then.
-    let (kafka, networks) = Kafka::start_with_networks(options.workers + 1);
+    let Servers { postgres, kafka, ways } = Servers::start(options.workers + 1, options.namespaces);
     let topics: Vec<String> = (0..options.connectors).map(topic).collect();
     topics.iter().for_each(|topic| kafka.create_topic(topic, 1));
     let sql = postgres.sql();
     sql.run(&tables(options.connectors));
     let mut nodes: Vec<Node> = (0..)
-        .zip(networks)
-        .map(|(number, kafka)| {
-            let to_postgres = Network::to(postgres.port());
-            let walferry = start(options, number, &to_postgres, &kafka);
-            Node {
-                number,
-                walferry,
-                runs: 1,
-                is_expected_to_run: true,
-                postgres: to_postgres,
-                kafka,
-            }
+        .zip(ways)
+        .map(|(number, ways)| Node {
+            number,
+            walferry: start(options, number, &ways),
+            runs: 1,
+            is_expected_to_run: true,
+            ways,
         })
         .collect();
     let mut spare = nodes.pop().expect("there is one more");
@@ -130,8 +126,8 @@ pub(crate) fn run(options: &Cluster) -> Vec<String> {
         wait_until_it_answers(&mut node.walferry);
     }
     for connector in 0..options.connectors {
-        let port = nodes[connector % nodes.len()].walferry.port();
-        create(port, connector, options.exactly_once);
+        let address = nodes[connector % nodes.len()].walferry.address();
+        create(address, connector, options.exactly_once);
     }
     println!(
         "soak: {} workers, {} connectors, {} rows a second, {} kills, seed {}; servers are up after {:.0?}",
@@ -309,18 +305,16 @@ impl Driver<'_> {
             Trouble::Cut { kafka, postgres } => {
                 let run = self.nodes[busiest].run();
                 let lasting = Duration::from_millis(self.random.within(9_000..=15_000));
-                let ways = [
-                    (kafka, self.nodes[busiest].kafka.clone()),
-                    (postgres, self.nodes[busiest].postgres.clone()),
-                ];
-                let ways: Vec<Network> = ways
+                let sides = [(kafka, Side::Kafka), (postgres, Side::Postgres)];
+                let sides: Vec<Side> = sides
                     .into_iter()
-                    .filter_map(|(is_cut, way)| is_cut.then_some(way))
+                    .filter_map(|(is_cut, side)| is_cut.then_some(side))
                     .collect();
-                ways.iter().for_each(|way| way.set(Weather::Frozen));
+                let ways = &self.nodes[busiest].ways;
+                sides.iter().for_each(|side| ways.cut(*side));
                 let mut since = self.arrivals.seek(&its, Sought::OfOthers(run));
                 thread::sleep(lasting);
-                ways.iter().for_each(|way| way.set(Weather::Fair));
+                sides.iter().for_each(|side| ways.mend(*side));
                 if !kafka {
                     // Nothing moves: it is the end of the cut that counts.
                     since = self.arrivals.seek(&its, Sought::Any);
@@ -328,12 +322,34 @@ impl Driver<'_> {
                 self.arrivals.accept_all(&its);
                 self.await_all(trouble, since, &its);
             }
+            Trouble::Lost => {
+                let run = self.nodes[busiest].run();
+                let node = &mut self.nodes[busiest];
+                [Side::Kafka, Side::Postgres]
+                    .iter()
+                    .for_each(|side| node.ways.cut(*side));
+                node.kill();
+                let since = self.arrivals.seek(&its, Sought::OfOthers(run));
+                let at_once = self.random.percent(50);
+                if at_once {
+                    self.start_on_new_machine(busiest);
+                }
+                self.await_all(trouble, since, &its);
+                if !at_once {
+                    self.start_on_new_machine(busiest);
+                }
+            }
         }
         self.wait_until_all_work();
     }
 
     fn choose(&mut self, options: &Cluster) -> Trouble {
-        let others = if options.mixed { 3 } else { 0 } + if options.cuts { 3 } else { 0 };
+        let cuts = match (options.cuts, options.namespaces) {
+            (false, _) => 0,
+            (true, false) => 3,
+            (true, true) => 4,
+        };
+        let others = if options.mixed { 3 } else { 0 } + cuts;
         // Half of them are kills.
         if others == 0 || self.random.percent(50) {
             return Trouble::Killed;
@@ -351,11 +367,20 @@ impl Driver<'_> {
                 kafka: false,
                 postgres: true,
             },
-            _ => Trouble::Cut {
+            5 => Trouble::Cut {
                 kafka: true,
                 postgres: true,
             },
+            _ => Trouble::Lost,
         }
+    }
+
+    /// As after a machine has lost its power: the new one has the same addresses and knows none of the connections.
+    fn start_on_new_machine(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        let host = node.ways.renew();
+        node.walferry.move_to(host);
+        node.start_again();
     }
 
     /// The worker that runs most connectors, and which.
@@ -527,7 +552,7 @@ fn write(sql: &Sql, options: &Cluster, stop: &AtomicBool) -> Vec<u64> {
 }
 
 /// Starts a worker on its own ways to the servers.
-fn start(options: &Cluster, number: usize, postgres: &Network, kafka: &Network) -> Walferry {
+fn start(options: &Cluster, number: usize, ways: &Ways) -> Walferry {
     let lines = [
         "group.id=soak",
         "key.converter=org.apache.kafka.connect.json.JsonConverter",
@@ -553,15 +578,17 @@ fn start(options: &Cluster, number: usize, postgres: &Network, kafka: &Network) 
         name: format!("w{number}"),
         config: Map::new(),
         worker: lines.chain(options.worker_lines.iter().cloned()).collect(),
-        bootstrap: format!("127.0.0.1:{}", kafka.port()),
+        bootstrap: ways.bootstrap(),
         env: vec![
             ("SOAK_RUN".into(), run_name(number, 1)),
-            ("SOAK_POSTGRES_PORT".into(), postgres.port().to_string()),
+            ("SOAK_POSTGRES_HOST".into(), ways.postgres().ip().to_string()),
+            ("SOAK_POSTGRES_PORT".into(), ways.postgres().port().to_string()),
         ],
     };
     let surroundings = Surroundings {
         is_worker: true,
         without_data_dir: true,
+        host: ways.host(),
         ..Surroundings::default()
     };
     Walferry::start_in(walferry, surroundings)
@@ -575,11 +602,11 @@ fn wait_until_it_answers(walferry: &mut Walferry) {
 }
 
 /// Creates a connector over the REST API of any worker.
-fn create(port: u16, connector: usize, exactly_once: bool) {
+fn create(address: SocketAddr, connector: usize, exactly_once: bool) {
     let body = json!({ "name": format!("soak{connector}"), "config": config(connector, exactly_once) });
     let retried = HashSet::from([409, 500, 503]);
     wait_for(&format!("connector {connector} to be created"), || {
-        let answer = request(port, "POST", "/connectors", Some(&body))?;
+        let answer = request_at(address, "POST", "/connectors", Some(&body))?;
         // It may have been created by a request whose answer was lost.
         let is_there = answer.status == 409 && answer.body.contains("already exists");
         assert!(
@@ -596,7 +623,7 @@ fn create(port: u16, connector: usize, exactly_once: bool) {
 fn config(connector: usize, exactly_once: bool) -> Map<String, Value> {
     let mut config = object(json!({
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "database.hostname": "127.0.0.1",
+        "database.hostname": "${env:SOAK_POSTGRES_HOST}",
         "database.port": "${env:SOAK_POSTGRES_PORT}",
         "database.user": "postgres",
         "database.password": "unused",

@@ -24,6 +24,7 @@ use clap::Parser;
 use options::{Mode, Options};
 use std::process::ExitCode;
 use std::time::Duration;
+use walferry_testkit::servers::enter_namespace;
 
 #[derive(Parser)]
 struct Cli {
@@ -32,7 +33,14 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let problems = match Cli::parse().options.mode {
+    let mode = Cli::parse().options.mode;
+    if matches!(&mode, Mode::Cluster(options) if options.namespaces)
+        && let Err(error) = enter_namespace()
+    {
+        eprintln!("error: --namespaces: {error}");
+        return ExitCode::FAILURE;
+    }
+    let problems = match mode {
         Mode::Kills {
             work,
             network,

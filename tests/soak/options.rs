@@ -109,6 +109,10 @@ pub(crate) struct Cluster {
     /// Instead of some kills: cut the worker off from Kafka, from Postgres, or from both
     #[arg(long)]
     pub(crate) cuts: bool,
+    /// Let each worker run in a network namespace of its own: cuts are real links that pass nothing, and with `--cuts`, its machine may lose
+    /// its power, too. Only root can do that, with the programs `ip`, `unshare` and `nsenter`
+    #[arg(long)]
+    pub(crate) namespaces: bool,
     /// Decides what happens; the moments depend on the machine
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

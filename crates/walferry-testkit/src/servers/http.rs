@@ -1,9 +1,9 @@
-//! Just enough HTTP to ask a REST API on loopback.
+//! Just enough HTTP to ask a REST API.
 
 use super::process::PATIENCE;
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 /// What a server answered.
 #[derive(Debug, Clone)]
@@ -29,11 +29,20 @@ pub fn request(port: u16, method: &str, path: &str, body: Option<&Value>) -> Opt
 
 /// The same with further lines of the header.
 pub fn request_with(port: u16, method: &str, path: &str, headers: &[&str], body: Option<&Value>) -> Option<Answer> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    ask((Ipv4Addr::LOCALHOST, port).into(), method, path, headers, body)
+}
+
+/// Asks a server that listens on another address than loopback.
+pub fn request_at(address: SocketAddr, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+    ask(address, method, path, &[], body)
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: Option<&Value>) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let body = body.map(Value::to_string).unwrap_or_default();
     // Version 1.0: the body is not chunked and ends with the connection.
-    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
+    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\n");
     for line in headers {
         head.push_str(line);
         head.push_str("\r\n");

@@ -16,6 +16,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rustix::process::Signal;
 use std::collections::HashMap;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -183,6 +184,21 @@ impl Kafka {
         ];
         let properties = properties.each_ref().map(String::as_str);
         (Self::start_on(plain, controller, &properties, &[]), networks)
+    }
+
+    /// Like `start`, with a second listener on another address than loopback, for clients on machines of their own. Returns its `host:port`, too.
+    #[track_caller]
+    pub fn start_at(address: Ipv4Addr) -> (Self, String) {
+        let (plain, controller) = (free_port(), free_port());
+        let outer = format!("{address}:{}", free_port());
+        let properties = [
+            format!("listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},OUTER://{outer}"),
+            format!("advertised.listeners=PLAINTEXT://127.0.0.1:{plain},OUTER://{outer}"),
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTER:PLAINTEXT".to_owned(),
+            "inter.broker.listener.name=PLAINTEXT".to_owned(),
+        ];
+        let properties = properties.each_ref().map(String::as_str);
+        (Self::start_on(plain, controller, &properties, &[]), outer)
     }
 
     /// Like `start`, with a second listener that wants a login with SASL PLAIN. Returns its address, too.
@@ -438,6 +454,23 @@ impl Kafka {
                 .expect("there is room for it");
         }
         producer.flush(PATIENCE).expect("the broker takes them");
+    }
+
+    /// Writes a record again, to the end of its partition, as if it arrived late: it keeps its time.
+    #[track_caller]
+    pub fn produce_again(&self, record: &Record) {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .create()
+            .expect("the configuration is valid");
+        let again = BaseRecord::to(&record.topic)
+            .partition(record.partition)
+            .key(record.key.as_deref().expect("it has a key"))
+            .payload(record.value.as_deref().expect("it is no tombstone"))
+            .timestamp(record.timestamp_ms.expect("it has a time"));
+        let sent = producer.send(again);
+        sent.map_err(|(error, _)| error).expect("there is room for it");
+        producer.flush(PATIENCE).expect("the broker takes it");
     }
 
     /// Writes one record with a header to partition 0 of a topic.

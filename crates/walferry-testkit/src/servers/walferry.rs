@@ -2,12 +2,12 @@
 
 use super::ports::free_port;
 use super::process::Process;
-use super::{Answer, SmallDisk, request, scratch, tools};
+use super::{Answer, Host, SmallDisk, request_at, scratch, tools};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Map, Value};
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub struct Surroundings {
     /// The data directory lies on a small file system of its own, in memory, which lasts as long as the process. It is mounted in
     /// namespaces of the process's own, for which nobody needs to be root.
     pub disk_kib: Option<u32>,
+    /// The process runs on a machine of its own, and its admin endpoint listens on that machine's address towards Kafka.
+    pub host: Option<Host>,
     /// So many descriptors may be open, from the start on.
     pub descriptors: Option<u64>,
     /// Another connector of the same process: its name and its properties.
@@ -152,6 +154,11 @@ impl Walferry {
         &mut self.options
     }
 
+    /// Where the process runs, from the next start on.
+    pub fn move_to(&mut self, host: Option<Host>) {
+        self.surroundings.host = host;
+    }
+
     /// Further arguments, from the next start on.
     pub fn take_arguments(&mut self, arguments: Vec<String>) {
         self.surroundings.arguments = arguments;
@@ -247,19 +254,24 @@ impl Walferry {
         self.admin_port
     }
 
+    /// Address of the admin endpoint.
+    pub fn address(&self) -> SocketAddr {
+        (admin_host(&self.surroundings), self.admin_port).into()
+    }
+
     /// Asks the admin endpoint, with a body.
     pub fn send(&self, method: &str, path: &str, body: &Value) -> Option<Answer> {
-        request(self.admin_port, method, path, Some(body))
+        request_at(self.address(), method, path, Some(body))
     }
 
     /// Asks the admin endpoint.
     pub fn get(&self, path: &str) -> Option<Answer> {
-        request(self.admin_port, "GET", path, None)
+        request_at(self.address(), "GET", path, None)
     }
 
     /// Asks the admin endpoint for something else than an answer; `None` while it does not listen.
     pub fn ask(&self, method: &str, path: &str) -> Option<Answer> {
-        request(self.admin_port, method, path, None)
+        request_at(self.address(), method, path, None)
     }
 
     /// A connection to the admin endpoint on which nothing has been asked.
@@ -267,15 +279,15 @@ impl Walferry {
     /// # Errors
     /// The endpoint does not take it.
     pub fn connect(&self) -> std::io::Result<TcpStream> {
-        TcpStream::connect(("127.0.0.1", self.admin_port))
+        TcpStream::connect(self.address())
     }
 
     /// Waits until `/ready` says yes; panics with the program's output where it ends instead.
     #[track_caller]
     pub fn wait_until_ready(&mut self) {
-        let port = self.admin_port;
+        let address = self.address();
         self.process.wait_until("be ready", || {
-            request(port, "GET", "/ready", None).filter(|answer| answer.status == 200)
+            request_at(address, "GET", "/ready", None).filter(|answer| answer.status == 200)
         });
     }
 
@@ -433,10 +445,26 @@ fn write(options: &WalferryOptions, folder: &Path) -> (PathBuf, PathBuf) {
     (config, worker)
 }
 
+fn admin_host(surroundings: &Surroundings) -> Ipv4Addr {
+    surroundings
+        .host
+        .as_ref()
+        .map_or(Ipv4Addr::LOCALHOST, |host| host.address)
+}
+
 fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: &Surroundings) -> Process {
     let (config, worker) = write(options, folder);
     let mut command = match (surroundings.disk_kib, surroundings.descriptors) {
-        (None, None) => Command::new(tools::walferry()),
+        (None, None) => match &surroundings.host {
+            None => Command::new(tools::walferry()),
+            Some(host) => {
+                let mut command = Command::new("nsenter");
+                command
+                    .arg(format!("--net={}", host.namespace.display()))
+                    .arg(tools::walferry());
+                command
+            }
+        },
         (None, Some(most)) => {
             let mut command = Command::new("prlimit");
             command.arg(format!("--nofile={most}:{most}")).arg(tools::walferry());
@@ -480,7 +508,7 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
         "--bootstrap-servers",
         &options.bootstrap,
         "--admin",
-        &format!("127.0.0.1:{admin_port}"),
+        &format!("{}:{admin_port}", admin_host(surroundings)),
     ]);
     if surroundings.without_data_dir {
         command.env("XDG_STATE_HOME", folder.join("state"));
