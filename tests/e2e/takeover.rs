@@ -937,6 +937,60 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     assert_eq!(first.terminate(), Some(0), "{}", first.output());
 }
 
+/// The last record of the offset topic, which has one partition and one connector.
+#[track_caller]
+fn last_offset(kafka: &Kafka) -> Record {
+    let offsets = kafka.read(&["connect-offsets".into()]);
+    let last = offsets.into_iter().rfind(|record| record.value.is_some());
+    last.expect("there is an offset")
+}
+
+#[track_caller]
+fn position(offset: &Record) -> u64 {
+    let offset: Value = serde_json::from_str(offset.value_text().unwrap_or_default()).expect("it is JSON");
+    offset["lsn_proc"].as_u64().expect("it has a position")
+}
+
+/// A machine that was cut off sends what its network had not passed on when the way is free again, though its process is long gone.
+#[test]
+fn an_offset_that_arrives_after_a_later_one_does_not_stop_the_connector() {
+    let world = world::shared();
+    let kafka = Kafka::start();
+    let one = Outbox::on(&world.postgres, &kafka, "late_offset");
+    let mut first = start(&kafka, "first");
+    wait_for_turn(&mut first);
+    let answer = first.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    one.wait_until_streaming(&mut first);
+    one.insert("k", 1, 50);
+    kafka.wait_for_records(&one.topic("order"), 50);
+    one.wait_until_confirmed();
+    let early = last_offset(&kafka);
+    one.insert("k", 51, 100);
+    kafka.wait_for_records(&one.topic("order"), 100);
+    one.wait_until_confirmed();
+    let confirmed = position(&last_offset(&kafka));
+    first.kill();
+    kafka.produce_again(&early);
+    assert!(
+        position(&last_offset(&kafka)) < confirmed,
+        "the earlier one is the last"
+    );
+
+    let mut second = start(&kafka, "second");
+    one.wait_until_streaming(&mut second);
+    one.insert("k", 101, 150);
+    let records = kafka.wait_for_records(&one.topic("order"), 150);
+    assert_runs(&records, &["k"], 150);
+    assert!(second.output().contains("arrived late"), "{}", second.output());
+    one.wait_until_confirmed();
+    assert!(
+        position(&last_offset(&kafka)) > confirmed,
+        "the last one is right again"
+    );
+    assert_eq!(second.terminate(), Some(0), "{}", second.output());
+}
+
 #[test]
 fn a_stop_while_the_turn_is_lost_says_that_the_offset_was_not_stored() {
     let world = world::shared();

@@ -1,17 +1,17 @@
 //! Offsets in Connect's offset topic.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 use tokio::sync::oneshot;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use walferry_config::Worker;
 use walferry_engine::{Disposition, Failure, Kind};
-use walferry_record::java::json::quoted;
+use walferry_record::{SourceOffset, java::json::quoted};
 
 use super::{
     ConnectTopics, Lease, Topic,
@@ -71,7 +71,11 @@ impl Keys {
 /// So a record that moves to another partition is removed from the earlier one ([`OffsetRecord::MOVED`]): the topic may be given more partitions
 /// again before the next record.
 #[derive(Default)]
-struct Latest(HashMap<Vec<u8>, BTreeMap<i32, Option<OffsetRecord>>>);
+struct Latest {
+    places: HashMap<Vec<u8>, BTreeMap<i32, Option<OffsetRecord>>>,
+    /// When the record was sent, milliseconds since 1970, by key and partition. Only of records that were read.
+    sent_ms: HashMap<(Vec<u8>, i32), i64>,
+}
 
 /// An offset in the topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,29 +95,70 @@ impl fmt::Debug for Inner {
 }
 
 impl Latest {
+    /// A record was read, after all that precede it in its partition. Returns whether it counts.
+    ///
+    /// A record does not if it was sent before the one that precedes it, and has a lower position. Then it comes from a process that was cut off from
+    /// the brokers or stopped: its system has gone on sending when the way was free, perhaps long after another process has taken over and
+    /// has stored more. The time alone does not say so, because machines have different clocks. Nor does the position, which somebody may set back.
+    fn read(&mut self, key: Vec<u8>, partition: i32, record: Option<OffsetRecord>, sent_ms: Option<i64>) -> bool {
+        let place = (key, partition);
+        let before = self.places.get(&place.0).and_then(|places| places.get(&partition));
+        let is_earlier = || {
+            sent_ms
+                .zip(self.sent_ms.get(&place).copied())
+                .is_some_and(|(its, before)| its < before)
+        };
+        if let (Some(Some(before)), Some(record)) = (before, &record)
+            && is_earlier()
+            && record
+                .position()
+                .zip(before.position())
+                .is_some_and(|(its, before)| its < before)
+        {
+            return false;
+        }
+        self.places
+            .entry(place.0.clone())
+            .or_default()
+            .insert(partition, record);
+        match sent_ms {
+            Some(ms) => self.sent_ms.insert(place, ms),
+            None => self.sent_ms.remove(&place),
+        };
+        true
+    }
+
+    /// The topic is another one now.
+    fn clear(&mut self) {
+        self.places.clear();
+        self.sent_ms.clear();
+    }
+
     /// A record was written to a partition.
     fn written(&mut self, key: &[u8], partition: i32, record: Option<&OffsetRecord>) {
-        let places = self.0.entry(key.to_vec()).or_default();
+        let places = self.places.entry(key.to_vec()).or_default();
         places.entry(partition).or_insert_with(|| record.cloned());
     }
 
     /// The partitions that have an offset of a key, except one.
     fn elsewhere(&self, key: &[u8], partition: i32) -> Vec<i32> {
-        let places = self.0.get(key).into_iter().flatten();
+        let places = self.places.get(key).into_iter().flatten();
         let others = places.filter(|(place, record)| **place != partition && record.is_some());
         others.map(|(&place, _)| place).collect()
     }
 
     /// The record of a key in this partition does not count any more.
     fn moved(&mut self, key: &[u8], partition: i32) {
-        if let Some(places) = self.0.get_mut(key) {
+        if let Some(places) = self.places.get_mut(key) {
             places.remove(&partition);
         }
     }
 
     /// The offset of a key in a topic with so many partitions.
     fn get(&self, key: &[u8], topic: &str, partitions: i32) -> Result<Option<OffsetRecord>, Failure> {
-        let Some(places) = self.0.get(key) else { return Ok(None) };
+        let Some(places) = self.places.get(key) else {
+            return Ok(None);
+        };
         let home = partition_of(key, partitions);
         if let Some(record) = places.get(&home) {
             return Ok(record.clone());
@@ -144,6 +189,12 @@ impl OffsetRecord {
     pub(crate) const ADDITIONS: &str = "walferry.offset";
     /// The header of a tombstone in a partition that the key does not belong to any more. It says nothing of the offset in another one.
     const MOVED: &str = "walferry.moved";
+
+    /// Everything up to it has been processed.
+    fn position(&self) -> Option<u64> {
+        let offset: SourceOffset = serde_json::from_str(&self.value).ok()?;
+        offset.lsn_proc
+    }
 }
 
 impl OffsetLog {
@@ -352,7 +403,7 @@ impl OffsetLog {
         self.catch_up()?;
         let beginning = format!("[{},", quoted(name));
         let latest = self.latest();
-        let keys = latest.0.keys().filter_map(|key| str::from_utf8(key).ok());
+        let keys = latest.places.keys().filter_map(|key| str::from_utf8(key).ok());
         let mut ours: Vec<String> = keys
             .filter(|key| key.starts_with(&beginning))
             .map(str::to_owned)
@@ -369,10 +420,12 @@ impl OffsetLog {
                 "the topic of offsets was deleted and created again, or has lost records"
             );
             self.keys().lose();
-            self.latest().0.clear();
+            self.latest().clear();
             self.creation().is_due = true;
             self.ensure()?;
         }
+        // Those after which nothing else came: each one that is there is read by every process that starts.
+        let mut late = BTreeSet::new();
         self.0.log.read_to_end(|partition, entry| {
             if entry.value.is_none() && entry.headers.iter().any(|(name, _)| name == OffsetRecord::MOVED) {
                 self.latest().moved(&entry.key, partition);
@@ -388,10 +441,24 @@ impl OffsetLog {
                 value: String::from_utf8_lossy(&value).into_owned(),
                 additions: additions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             });
-            self.keys().know(&entry.key, record.is_some());
-            let mut latest = self.latest();
-            latest.0.entry(entry.key).or_default().insert(partition, record);
-        })
+            let is_stored = record.is_some();
+            if self.latest().read(entry.key.clone(), partition, record, entry.at_ms) {
+                self.keys().know(&entry.key, is_stored);
+                late.remove(&(entry.key, partition));
+            } else {
+                late.insert((entry.key, partition));
+            }
+        })?;
+        for (key, partition) in late {
+            info!(
+                key = %String::from_utf8_lossy(&key),
+                topic = self.topic(),
+                partition,
+                "the last offset is passed over: it was sent before the one that precedes it and arrived late, from a process that had been cut \
+                 off or stopped"
+            );
+        }
+        Ok(())
     }
 
     fn entry(key: &str, record: Option<OffsetRecord>) -> LogRecord {
@@ -476,7 +543,7 @@ impl OffsetLog {
         // The topic may have more partitions by now.
         self.catch_up()?;
         let home = partition_of(key.as_bytes(), self.0.log.partitions());
-        let places = self.latest().0.get(key.as_bytes()).cloned().unwrap_or_default();
+        let places = self.latest().places.get(key.as_bytes()).cloned().unwrap_or_default();
         if places.get(&home) != Some(&Some(written.clone())) {
             return Ok(());
         }
@@ -550,7 +617,10 @@ mod tests {
         let home = partition_of(key, 25);
         let (one, other) = ((home + 1) % 25, (home + 2) % 25);
         let found = |places: &[(i32, Option<OffsetRecord>)]| {
-            let latest = Latest([(key.to_vec(), places.iter().cloned().collect())].into());
+            let latest = Latest {
+                places: [(key.to_vec(), places.iter().cloned().collect())].into(),
+                ..Latest::default()
+            };
             latest.get(key, "offsets", 25)
         };
         assert_eq!(
@@ -566,6 +636,35 @@ mod tests {
     }
 
     #[test]
+    fn an_offset_that_arrives_after_one_that_was_sent_later_is_passed_over() {
+        let record = |position: u64| {
+            Some(OffsetRecord {
+                value: format!("{{\"lsn_proc\":{position}}}"),
+                additions: None,
+            })
+        };
+        // What is read: when it was sent, and its position. Which one is the last.
+        let cases = [
+            ([(10, record(100)), (20, record(200)), (11, record(110))], record(200)),
+            // The clock of the process that has taken over is slow.
+            ([(10, record(100)), (20, record(200)), (11, record(210))], record(210)),
+            // Somebody has set the position back.
+            ([(10, record(100)), (20, record(200)), (21, record(110))], record(110)),
+            // Somebody has removed it.
+            ([(10, record(100)), (20, record(200)), (11, None)], None),
+            ([(10, record(100)), (20, None), (11, record(110))], record(110)),
+        ];
+        let key = b"[\"shop\",{\"server\":\"orders\"}]";
+        for (read, expected) in cases {
+            let mut latest = Latest::default();
+            for (sent_ms, record) in read.clone() {
+                latest.read(key.to_vec(), 0, record, Some(sent_ms));
+            }
+            assert_eq!(latest.get(key, "offsets", 1).unwrap(), expected, "{read:?}");
+        }
+    }
+
+    #[test]
     fn an_offset_that_was_moved_from_partition_to_partition_is_the_only_one() {
         let record = |value: &str| OffsetRecord {
             value: value.to_owned(),
@@ -573,7 +672,7 @@ mod tests {
         };
         let (key, mut latest) = (b"[\"shop\",{\"server\":\"orders\"}]", Latest::default());
         latest
-            .0
+            .places
             .insert(key.to_vec(), [(0, Some(record("one partition")))].into());
         let home = partition_of(key, 25);
         let (second, value) = ((home + 1) % 25, record("few partitions"));
