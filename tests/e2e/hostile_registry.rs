@@ -397,6 +397,8 @@ fn a_hostile_registry_takes_no_memory_controls_nothing_and_holds_up_no_stop() {
     }
     // The last attack is under way.
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let log = walferry.output();
+    assert!(!log.contains("can now be sent"), "the registry never answered: {log}");
     server.choose(json_answer("{\"id\":7}"));
     walferry.start_again();
     let records = world.kafka.wait_for_records(&outbox.topic("public.t"), 1);

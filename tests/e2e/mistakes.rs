@@ -157,7 +157,7 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
     let (_, text) = check(&world, &walferry);
     for part in [
         "caution  `table.include.list` matches no table in the database, so no rows are captured",
-        "did you mean public.outboks?",
+        "did you mean public.outbox?",
     ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }

@@ -143,6 +143,12 @@ fn operate(operator: &Operator, outbox: &Outbox, kafka: &Kafka) {
     one_that_fails(operator, outbox, &place);
     operator.done(&["restart", "one", "--wait"]);
     operator.done(&["stop", "one", "--wait"]);
+    let (code, _, said) = operator.run(&["restart", "one", "--wait"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("it is STOPPED") && said.contains("`walferry resume one`"),
+        "{said}"
+    );
     // The offset is there when it has stopped.
     let shown: Value = serde_json::from_str(&operator.done(&["describe", "one", "-o", "json"])).expect("JSON");
     assert_eq!(shown["state"], "STOPPED", "{shown}");

@@ -155,7 +155,7 @@ fn pass_over(name: &str, fault: Fault, more: &[(&str, &str)], letters: Option<&s
     if !more.contains(&EXACTLY_ONCE) {
         assert!(!again.status.success(), "{again:?}");
         assert!(
-            String::from_utf8_lossy(&again.stderr).contains("behind the stored offset"),
+            String::from_utf8_lossy(&again.stderr).contains("before the stored offset"),
             "{again:?}"
         );
     }

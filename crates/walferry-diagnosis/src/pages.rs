@@ -365,9 +365,10 @@ kinds! {
          keeps WAL for it.",
         "Start the connector again, or drop the slot with the statement in the hint.";
     "WF0320" PublicationIncomplete "publication_incomplete" None,
-        "The publication does not include all captured tables",
-        "Some tables match the filters but are not in the publication, so their changes are not sent.",
-        "Add the tables with the statement in the hint, or remove them from `table.include.list`.";
+        "The publication does not send all that is captured",
+        "Some tables match the filters but are not in the publication, or the publication does not publish an operation that the connector \
+         captures, so these changes are not sent. A note with this code names the row filter or column list of a table.",
+        "Run the statement in the hint, or narrow the connector: `table.include.list`, `skipped.operations`.";
     "WF0321" SignalTableNotPublished "signal_table_not_published" SETUP,
         "The stream does not bring the rows of the signal table",
         "Signals and the windows of incremental snapshots arrive through the replication stream. The table of `signal.data.collection` does not \

@@ -1,6 +1,9 @@
 //! `walferry check`: what a start would find in Kafka, in sentences. Creates nothing.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use rdkafka::{
     admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
@@ -9,7 +12,8 @@ use rdkafka::{
     metadata::Metadata,
     producer::Producer as _,
 };
-use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_config::connector::TopicSettings;
+use walferry_diagnosis::{Diagnosis, Kind, Severity};
 use walferry_engine::Failure;
 
 use crate::{
@@ -17,7 +21,7 @@ use crate::{
     client::settings::{ClientSettings, SetAside},
     failure,
     native::{Client, Event},
-    topics::{is_for_good, not_created},
+    topics::{collides, is_for_good, not_created, twin},
 };
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -50,13 +54,50 @@ fn check_brokers(settings: &ClientSettings, topics: &[String], timeout: Duration
     let (there, missing): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| check.exists(name));
     diagnoses.extend(check.existing(&there));
     diagnoses.extend(missing.into_iter().map(|name| check.missing(name)));
-    if let SetAside::Topic { name, .. } = &settings.set_aside {
-        diagnoses.push(if check.exists(name) {
-            Diagnosis::good(format!("dead-letter topic {name} exists"))
-        } else {
-            Diagnosis::change(format!("dead-letter topic {name} would be created when it is needed"))
+    if let SetAside::Topic {
+        name,
+        replication_factor,
+    } = &settings.set_aside
+    {
+        diagnoses.push(match check.exists(name) {
+            true => Diagnosis::good(format!("dead-letter topic {name} exists")),
+            false => check.missing_dead_letters(name, *replication_factor),
         });
     }
+    Ok(diagnoses)
+}
+
+/// Looks at the topics to which rows go: what is known of those that exist, and whether the others can be created. Blocks for half a minute at
+/// most.
+///
+/// # Errors
+/// No broker can be talked to; the reason is the failure's.
+pub fn check_row_topics(settings: &ClientSettings, topics: &[String]) -> Result<Vec<Diagnosis>, Failure> {
+    if topics.is_empty() {
+        return Ok(Vec::new());
+    }
+    let client = Client::new(&settings.producer).map_err(|error| failure::of_settings(&error))?;
+    let metadata = connect(&client, settings)?;
+    let admin = settings.admin.admin().map_err(|error| failure::of_settings(&error))?;
+    let check = TopicCheck {
+        settings,
+        metadata: &metadata,
+        admin,
+        timeout: REQUEST,
+    };
+    let (there, missing): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| check.exists(name));
+    let mut diagnoses = Vec::new();
+    if !there.is_empty() {
+        diagnoses.push(Diagnosis::good(format!(
+            "{} for rows {}: {}",
+            counted(&there),
+            if there.len() == 1 { "exists" } else { "exist" },
+            first(&there)
+        )));
+        let doubts = check.existing(&there).into_iter();
+        diagnoses.extend(doubts.filter(|doubt| doubt.severity != Severity::Good));
+    }
+    diagnoses.extend(check.missing_of_rows(&missing)?);
     Ok(diagnoses)
 }
 
@@ -197,10 +238,7 @@ impl TopicCheck<'_> {
             Ok(rule) => rule,
             Err(limit) => return obstacle(failure::of_expression(&limit)),
         };
-        let mut topic = NewTopic::new(name, rule.partitions, TopicReplication::Fixed(rule.replication_factor));
-        for (setting, value) in &rule.config {
-            topic = topic.set(setting, value);
-        }
+        let topic = new_topic(name, rule);
         let options = AdminOptions::new()
             .request_timeout(Some(self.timeout))
             .validate_only(true);
@@ -222,6 +260,149 @@ impl TopicCheck<'_> {
                 format!("it is unknown whether topic {name} can be created: {error}"),
             ),
         }
+    }
+
+    /// Whether the brokers would create these topics by the rules of the connector. Topics that are refused for one reason are told of together.
+    fn missing_of_rows(&self, names: &[&String]) -> Result<Vec<Diagnosis>, Failure> {
+        let Some(creation) = &self.settings.topic_creation else {
+            return Ok(self.rows_left_to_brokers(names));
+        };
+        let (mut rules, mut topics) = (Vec::new(), Vec::new());
+        for name in names {
+            let rule = creation
+                .settings(name)
+                .map_err(|limit| failure::of_expression(&limit))?;
+            rules.push(rule);
+            topics.push(new_topic(name, rule));
+        }
+        let mut groups: Vec<(&TopicSettings, Option<Code>, Vec<&String>)> = Vec::new();
+        for ((name, rule), code) in names.iter().zip(rules).zip(self.refusals(&topics)?) {
+            match groups
+                .iter_mut()
+                .find(|(of, refused, _)| (*of, *refused) == (rule, code))
+            {
+                Some((_, _, group)) => group.push(name),
+                None => groups.push((rule, code, vec![name])),
+            }
+        }
+        Ok(groups
+            .iter()
+            .map(|(rule, code, names)| self.group(rule, *code, names))
+            .collect())
+    }
+
+    fn group(&self, rule: &TopicSettings, code: Option<Code>, names: &[&String]) -> Diagnosis {
+        match code {
+            None | Some(Code::TopicAlreadyExists) => Diagnosis::change(format!(
+                "{} for rows would be created, with {} and {}: {}",
+                counted(names),
+                or_default(rule.partitions, "partition(s)"),
+                or_default(rule.replication_factor, "replica(s)"),
+                first(names)
+            )),
+            Some(code) if is_for_good(code) => {
+                let twin = (code == Code::InvalidTopic).then(|| self.twin(names[0])).flatten();
+                let failure = match twin {
+                    Some(twin) => collides(names[0], &twin),
+                    None => not_created(names[0], rule, code),
+                };
+                let mut refused = obstacle(failure);
+                if let more @ 1.. = names.len() - 1 {
+                    refused.text.push_str(&format!("; the same for {more} more"));
+                }
+                refused
+            }
+            // A start would try again.
+            Some(code) => Diagnosis::warning(
+                Kind::KafkaDoubtful,
+                format!("it is unknown whether {} can be created: {code}", first(names)),
+            ),
+        }
+    }
+
+    /// Why the brokers would refuse to create each of these topics, in their order.
+    fn refusals(&self, topics: &[NewTopic<'_>]) -> Result<Vec<Option<Code>>, Failure> {
+        if topics.is_empty() {
+            return Ok(Vec::new());
+        }
+        let options = AdminOptions::new()
+            .request_timeout(Some(self.timeout))
+            .validate_only(true);
+        let checked = wait(self.admin.create_topics(topics, &options)).and_then(|results| results);
+        let results = match checked {
+            Ok(results) => results,
+            // No answer says nothing about a start.
+            Err(KafkaError::AdminOp(code)) => return Ok(vec![Some(code); topics.len()]),
+            Err(error) => {
+                return Err(Failure::retry(
+                    Kind::KafkaDoubtful,
+                    format!("it is unknown whether topics can be created: {error}"),
+                ));
+            }
+        };
+        let refused: HashMap<String, Code> = results.into_iter().filter_map(Result::err).collect();
+        Ok(topics.iter().map(|topic| refused.get(topic.name).copied()).collect())
+    }
+
+    fn missing_dead_letters(&self, name: &str, replication_factor: Option<i32>) -> Diagnosis {
+        let rule = TopicSettings {
+            partitions: 1,
+            replication_factor: replication_factor.unwrap_or(-1),
+            config: Default::default(),
+        };
+        match self.refusals(&[new_topic(name, &rule)]).as_deref() {
+            // Nothing prevents a start, but the first dead letter stops the connector.
+            Ok([Some(code)]) if is_for_good(*code) => {
+                let hint = match code {
+                    Code::InvalidReplicationFactor => format!(
+                        "there are fewer than {} brokers: lower `errors.deadletterqueue.topic.replication.factor`, or create the topic",
+                        rule.replication_factor
+                    ),
+                    _ => "create the topic, or name another one in `errors.deadletterqueue.topic.name`".to_owned(),
+                };
+                Diagnosis::warning(
+                    Kind::TopicNotCreated,
+                    format!("dead-letter topic {name} could not be created when it is needed: {code}"),
+                )
+                .with_hint(hint)
+            }
+            _ => Diagnosis::change(format!("dead-letter topic {name} would be created when it is needed")),
+        }
+    }
+
+    /// A topic whose name differs only in dots and underscores.
+    fn twin(&self, name: &str) -> Option<String> {
+        twin(self.metadata, name)
+    }
+
+    fn rows_left_to_brokers(&self, names: &[&String]) -> Vec<Diagnosis> {
+        let mut diagnoses = Vec::new();
+        let (mut possible, mut refused) = (Vec::new(), Vec::new());
+        for name in names {
+            match self.twin(name) {
+                Some(twin) => diagnoses.push(obstacle(collides(name, &twin))),
+                None => possible.push(*name),
+            }
+        }
+        // Without rules, the answer is the same for all of them.
+        if let Some(name) = possible.first() {
+            let answer = self.left_to_brokers(name);
+            match answer.severity {
+                Severity::Change => diagnoses.push(Diagnosis::change(format!(
+                    "{} for rows would be created by the brokers, with their defaults: {}",
+                    counted(&possible),
+                    first(&possible)
+                ))),
+                _ => refused.push(answer),
+            }
+        }
+        for mut answer in refused {
+            if let more @ 1.. = possible.len() - 1 {
+                answer.text.push_str(&format!("; the same for {more} more"));
+            }
+            diagnoses.push(answer);
+        }
+        diagnoses
     }
 
     fn left_to_brokers(&self, name: &str) -> Diagnosis {
@@ -266,6 +447,32 @@ impl TopicCheck<'_> {
     }
 }
 
+/// A topic as a connector would create it.
+fn new_topic<'a>(name: &'a str, rule: &'a TopicSettings) -> NewTopic<'a> {
+    let mut topic = NewTopic::new(name, rule.partitions, TopicReplication::Fixed(rule.replication_factor));
+    for (setting, value) in &rule.config {
+        topic = topic.set(setting, value);
+    }
+    topic
+}
+
+fn counted(names: &[&String]) -> String {
+    match names.len() {
+        1 => "1 topic".into(),
+        count => format!("{count} topics"),
+    }
+}
+
+/// The first few names.
+fn first(names: &[&String]) -> String {
+    const MOST_LISTED: usize = 10;
+    let listed: Vec<&str> = names.iter().take(MOST_LISTED).map(|name| name.as_str()).collect();
+    match names.len().saturating_sub(MOST_LISTED) {
+        0 => listed.join(", "),
+        more => format!("{} and {more} more", listed.join(", ")),
+    }
+}
+
 /// A failure has one cause here.
 fn obstacle(failure: Failure) -> Diagnosis {
     let kind = failure.kind;
@@ -290,8 +497,6 @@ fn wait<F: Future>(answer: F) -> Result<F::Output, KafkaError> {
 
 #[cfg(test)]
 mod tests {
-    use walferry_diagnosis::Severity;
-
     use super::*;
     use crate::demo::DemoCluster;
 

@@ -227,7 +227,7 @@ impl<K: Sink> PipelineThreadParts<K> {
                 },
             }
         };
-        if self.status.set_awaited(None).is_some() {
+        if self.status.set_awaited(None).is_some() && goes_on {
             info!("the record that was waiting can now be sent");
         }
         Ok(goes_on)

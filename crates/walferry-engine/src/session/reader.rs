@@ -111,7 +111,18 @@ pub(crate) struct StartPoint {
 
 impl<S: Source> SourceReader<'_, S> {
     /// Reads until the session is to end (`Ok`) or the reader fails.
-    pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
+    pub(crate) async fn read(self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
+        let (frames, mut phase) = (self.port.frames.clone(), self.port.phase.clone());
+        let read = self.read_all(snapshot).await;
+        if read.is_err() && frames.is_closed() {
+            // The pipeline has ended, and the session hears the reason from it. What fails here is only a consequence.
+            over(&mut phase).await;
+            return Ok(());
+        }
+        read
+    }
+
+    async fn read_all(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let mut phase = self.port.phase.clone();
         let begun = self.port.frames.begun();
         let nothing_read = snapshot.is_none();
@@ -127,10 +138,8 @@ impl<S: Source> SourceReader<'_, S> {
         while let Err(failure) = streamed {
             self.status.stream.disconnect();
             if self.port.frames.is_closed() {
-                // The pipeline has ended, which is reported elsewhere. Another connection would have nobody to read
-                // for.
-                over(&mut phase).await;
-                return Ok(());
+                // Another connection would have nobody to read for.
+                return Err(failure);
             }
             if failure.is_gap() {
                 return self.end_at(failure).await;

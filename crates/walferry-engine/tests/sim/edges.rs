@@ -3,7 +3,9 @@
 use std::{
     collections::VecDeque,
     future::pending,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
@@ -103,6 +105,8 @@ pub(crate) enum BrokerIs {
     Down,
     /// It fails the producer at the record with this `n`, once.
     Failing(i64, Failure),
+    /// The producer takes no record, so that the pipeline ends.
+    Refusing(Failure),
 }
 
 /// What the blocks of the table's rows are of.
@@ -241,6 +245,7 @@ impl Rows for Edges {
         let existing = self.lock().existing.clone();
         let left = plan.done.left(TABLE, STORAGE, existing.len().div_ceil(2) as u32, 1);
         let last = left.last().copied();
+        let is_refused = matches!(self.lock().broker, BrokerIs::Refusing(_));
         let lsn = plan.lsn.unwrap_or(WAL_END);
         let table = Arc::new(SnapshotTable {
             kind: SnapshotKind::Initial,
@@ -265,6 +270,9 @@ impl Rows for Edges {
             };
             let part = part(&table, rows, step, Some(blocks) == last);
             out.send(part).await.map_err(ended)?;
+            if is_refused {
+                return Err(until_ended(out));
+            }
         }
         if let Some(Keys::Of { values, .. }) = plan.again.get(&TABLE) {
             let is_noted = |row: &&Row| values.contains(&vec![row.0.to_string()]);
@@ -282,6 +290,19 @@ impl Rows for Edges {
         let transaction = Transaction { xid: 3, time_us: 1 };
         let end = FrameBatch::new(Bytes::new(), vec![Frame::SnapshotEnd { lsn, transaction }]);
         out.send(end).await.map_err(ended)
+    }
+}
+
+/// Keeps its thread until the pipeline has ended, as a poll does in which rows are read while the pipeline's thread fails. So the reader
+/// says that the pipeline has ended before anybody has heard why.
+fn until_ended(out: &FrameSender) -> Failure {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        let sending = tokio::task::unconstrained(out.send(FrameBatch::new(Bytes::new(), Vec::new())));
+        if let Poll::Ready(Err(error)) = pin!(sending).poll(&mut context) {
+            return ended(error);
+        }
+        thread::yield_now();
     }
 }
 
@@ -466,6 +487,9 @@ impl Edges {
 
 impl Sink for Producer {
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
+        if let BrokerIs::Refusing(failure) = &self.edges.lock().broker {
+            return Err(failure.clone());
+        }
         let row = fixture::row(record.value.unwrap_or_default()).expect("only rows are sent");
         self.queue
             .lock()

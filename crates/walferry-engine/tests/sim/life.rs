@@ -889,6 +889,26 @@ fn rows_that_changes_leave_incomplete_are_read_again_or_their_table_is() {
 }
 
 #[test]
+fn an_existing_row_that_cannot_be_sent_ends_the_connector_with_its_reason() {
+    block_on(async {
+        let edges = Edges::new(three());
+        let refused = Failure::stop(Kind::RecordTooLarge, "the record is too large", "raise the limit");
+        {
+            let mut state = edges.lock();
+            state.existing = (1..=5).map(|id| (id, i64::from(id))).collect();
+            state.broker = BrokerIs::Refusing(refused.clone());
+        }
+        let settings = ConnectorSettings {
+            max_retries: Some(1),
+            ..when_needed()
+        };
+        let ended = run(&edges, settings, never).await.unwrap_err();
+        assert_eq!((ended.kind, ended.causes), (refused.kind, refused.causes));
+        assert_eq!(edges.lock().snapshots, 1, "it does not try again");
+    });
+}
+
+#[test]
 fn a_snapshot_of_empty_tables_is_complete() {
     block_on(async {
         let edges = Edges::new(three());

@@ -13,6 +13,7 @@ use walferry_diagnosis::Kind;
 use rdkafka::{
     admin::{AdminOptions, NewTopic, TopicReplication},
     error::{KafkaError, RDKafkaErrorCode as Code},
+    metadata::Metadata,
     producer::Producer as _,
 };
 use tracing::{info, warn};
@@ -98,7 +99,12 @@ impl Topics {
                     return Ok(Some(partitions));
                 }
                 TopicState::Denied => return Err(failure::topic_denied(name)),
-                TopicState::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
+                TopicState::Invalid => {
+                    return Err(match self.twin(name) {
+                        Some(twin) => collides(name, &twin),
+                        None => failure::of_topic(name, Code::InvalidTopic),
+                    });
+                }
                 // Error events tell of it.
                 TopicState::Silence => {}
                 TopicState::Missing if !created && rule.is_some() => {
@@ -111,6 +117,10 @@ impl Topics {
                 TopicState::Missing | TopicState::Coming => {
                     let since = *missing_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE {
+                        // Brokers create it for nobody.
+                        if let Some(twin) = self.twin(name).filter(|_| rule.is_none()) {
+                            return Err(collides(name, &twin));
+                        }
                         self.tell_missing(name, rule.is_some());
                     }
                 }
@@ -196,9 +206,7 @@ impl Topics {
     /// A topic whose name differs only in dots and underscores.
     fn twin(&self, name: &str) -> Option<String> {
         let metadata = self.client.producer().client().fetch_metadata(None, LOOK).ok()?;
-        let names = metadata.topics().iter().map(|topic| topic.name());
-        let mut twins = names.filter(|other| *other != name && metric_name(other) == metric_name(name));
-        twins.next().map(ToOwned::to_owned)
+        twin(&metadata, name)
     }
 
     fn tell_missing(&self, name: &str, has_rule: bool) {
@@ -232,7 +240,14 @@ fn metric_name(topic: &str) -> String {
     topic.replace('.', "_")
 }
 
-fn collides(name: &str, twin: &str) -> Failure {
+/// A topic whose name differs only in dots and underscores.
+pub(crate) fn twin(metadata: &Metadata, name: &str) -> Option<String> {
+    let names = metadata.topics().iter().map(|topic| topic.name());
+    let mut twins = names.filter(|other| *other != name && metric_name(other) == metric_name(name));
+    twins.next().map(ToOwned::to_owned)
+}
+
+pub(crate) fn collides(name: &str, twin: &str) -> Failure {
     Failure::stop(
         Kind::TopicNotCreated,
         format!(

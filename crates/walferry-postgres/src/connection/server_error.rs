@@ -174,7 +174,10 @@ impl ServerError {
     /// What an operator can do.
     pub(crate) fn remedy(&self) -> Option<String> {
         let known = match self.code.as_str() {
-            "28P01" => "check `database.user` and `database.password`",
+            "28P01" => {
+                "check `database.user` and `database.password`; the server says the same of a role that does not exist, has no password, or has \
+                 one that has expired (`SELECT rolvaliduntil FROM pg_roles`)"
+            }
             // The message ends with what the server missed: "…, no encryption".
             "28000" if self.message.contains("pg_hba.conf") && self.message.ends_with("no encryption") => {
                 "set `database.sslmode` to `require` or stricter if the server accepts this user only with TLS, or add a line to its \
@@ -199,6 +202,20 @@ impl ServerError {
             _ if self.has_no_utf8() => {
                 "the encoding of the database (SQL_ASCII, for example) lets in texts that have no form in UTF-8: correct the value in the table. \
                  Where it is a change of the stream, the position names the change"
+            }
+            "42501" if self.is_of_database() => {
+                let database = self.message.split('"').nth(1).unwrap_or("…");
+                return Some(format!(
+                    "GRANT CONNECT ON DATABASE {} TO …; for the role of `database.user`",
+                    identifier(database)
+                ));
+            }
+            "55000" if self.is_of_database() => {
+                let database = self.message.split('"').nth(1).unwrap_or("…");
+                return Some(format!(
+                    "ALTER DATABASE {} ALLOW_CONNECTIONS true;",
+                    identifier(database)
+                ));
             }
             "42501" if self.is_replication_denied() => {
                 "ALTER ROLE … REPLICATION; (on Amazon RDS: GRANT rds_replication TO …;)"
@@ -268,6 +285,11 @@ impl ServerError {
         self.code == "08P01" && self.message.contains("startup parameter")
     }
 
+    /// The log-in is right, and the database is not open to this role.
+    fn is_of_database(&self) -> bool {
+        self.routine.as_deref() == Some("CheckMyDatabase")
+    }
+
     /// What answers takes a command of the replication protocol for SQL, or does not know the parameter that asks for replication.
     fn is_pooler_without_replication(&self) -> bool {
         self.is_startup_refused() && self.message.contains("replication")
@@ -288,7 +310,7 @@ impl ServerError {
             (Some("InitializeSessionUserId"), Some(role)) => {
                 format!("raise the limit of the role: ALTER ROLE {role} CONNECTION LIMIT …; {NEEDED}")
             }
-            (Some("CheckMyDatabase"), Some(database)) => {
+            (_, Some(database)) if self.is_of_database() => {
                 format!("raise the limit of the database: ALTER DATABASE {database} CONNECTION LIMIT …; {NEEDED}")
             }
             _ => {
@@ -633,6 +655,32 @@ mod tests {
                 hint.contains(remedy) && hint.contains("a connector needs 3 connections"),
                 "{hint}"
             );
+        }
+    }
+
+    #[test]
+    fn a_database_that_is_closed_to_the_role_is_opened_with_the_statement_in_the_hint() {
+        let cases = [
+            (
+                "42501",
+                "permission denied for database \"Shop\"",
+                "GRANT CONNECT ON DATABASE \"Shop\" TO",
+            ),
+            (
+                "55000",
+                "database \"Shop\" is not currently accepting connections",
+                "ALTER DATABASE \"Shop\" ALLOW_CONNECTIONS true;",
+            ),
+        ];
+        for (code, message, remedy) in cases {
+            let error = ServerError {
+                code: code.to_owned(),
+                message: message.to_owned(),
+                routine: Some("CheckMyDatabase".to_owned()),
+                ..Default::default()
+            };
+            let hint = error.remedy().unwrap_or_default();
+            assert!(hint.contains(remedy), "{hint}");
         }
     }
 

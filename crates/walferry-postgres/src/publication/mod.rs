@@ -65,7 +65,7 @@ impl Publication {
     }
 
     /// Whether the connector captures an operation: `i`, `u`, `d` or `t`.
-    fn captures(&self, operation: char) -> bool {
+    pub(crate) fn captures(&self, operation: char) -> bool {
         !self.skipped.contains(operation)
     }
 

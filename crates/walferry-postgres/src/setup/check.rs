@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use walferry_config::connector::{ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection};
-use walferry_config::{Connector, limited, quoted};
+use walferry_config::{Connector, limited, near_value, quoted};
 use walferry_diagnosis::printed::shell_word;
 use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs, Severity};
 use walferry_engine::Failure;
@@ -23,6 +23,7 @@ use crate::quote::{conninfo, identifier};
 use crate::setup::heartbeat;
 use crate::setup::inspect::ServerState;
 use crate::setup::problem::SetupProblem;
+pub use crate::setup::unpublished::unpublished;
 use crate::snapshot;
 use crate::stream::identify_system;
 
@@ -75,8 +76,14 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
         let identities = identities(&unidentified(&sql, &tables).await?);
         missing.fix = creation(&publication, &tables, identities).map(Box::new);
     }
-    diagnoses.push(table_diagnosis(&tables, &connector.filters));
-    diagnoses.extend(list_diagnoses(&tables, &connector.filters));
+    let every_table: TableFilter = std::sync::Arc::new(|_, _| true);
+    let known: Vec<TableName> = listed(&sql, &every_table)
+        .await?
+        .into_iter()
+        .map(|table| table.name)
+        .collect();
+    diagnoses.push(table_diagnosis(&tables, &connector.filters, &known));
+    diagnoses.extend(list_diagnoses(&tables, &connector.filters, &known));
     diagnoses.extend(topic_diagnoses(&tables, connector));
     diagnoses.extend(column_diagnoses(&sql, connector, &tables).await?);
     diagnoses.extend(guardrail_diagnosis(tables.len(), connector.streaming.max_tables));
@@ -186,7 +193,7 @@ fn creation(publication: &Publication, tables: &[Captured], before: Vec<String>)
 }
 
 /// What tables need before they are published: once they are, the application could not update them.
-fn identities(tables: &[TableName]) -> Vec<String> {
+pub(super) fn identities(tables: &[TableName]) -> Vec<String> {
     let statement = |table: &TableName| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.quoted());
     tables.iter().map(statement).collect()
 }
@@ -421,7 +428,7 @@ fn guardrail_diagnosis(tables: usize, limit: Option<(u32, GuardrailAction)>) -> 
     Some(tell(Kind::TooManyTables, text).with_hint("include fewer tables in `table.include.list`, or raise the limit"))
 }
 
-fn table_diagnosis(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
+fn table_diagnosis(tables: &[Captured], filters: &FilterSection, known: &[TableName]) -> Diagnosis {
     match tables.len() {
         0 => match filters.excludes_every_table() {
             // A connector that only sends messages of an outbox is configured like this.
@@ -447,7 +454,7 @@ fn table_diagnosis(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
                     "{}compare {patterns}`{list}` with the tables in the database; patterns match SCHEMA.TABLE",
                     filters
                         .table_patterns()
-                        .find_map(|pattern| schemaless(pattern.expression.as_str()))
+                        .find_map(|pattern| meant(pattern.expression.as_str(), known))
                         .unwrap_or_default()
                 ))
             }
@@ -457,14 +464,30 @@ fn table_diagnosis(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
     }
 }
 
-/// What an expression without a schema most likely means, as the beginning of a hint.
-fn schemaless(expression: &str) -> Option<String> {
-    let is_word = expression.chars().all(|c| c.is_alphanumeric() || c == '_');
-    (is_word && !expression.is_empty()).then(|| format!("did you mean public.{expression}? Else "))
+/// The table that an expression most likely means, as the beginning of a hint: one of the name that it has without or with another schema, or
+/// one whose name is nearly the same.
+fn meant(expression: &str, known: &[TableName]) -> Option<String> {
+    let plain = expression.replace("\\.", ".");
+    let is_plain = plain
+        .chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
+    if !is_plain {
+        return None;
+    }
+    let (schema, name) = plain
+        .rsplit_once('.')
+        .map_or((None, plain.as_str()), |(schema, name)| (Some(schema), name));
+    let is_near = |table: &&TableName| near_value(name, &[table.name.as_str()]).is_some();
+    let in_schema = |table: &&TableName| schema.is_none_or(|schema| table.schema == schema);
+    let table = known
+        .iter()
+        .find(|table| table.name == name)
+        .or_else(|| known.iter().filter(in_schema).find(is_near))?;
+    Some(format!("did you mean {}? Else ", table.printable()))
 }
 
 /// Expressions in the list of tables that match no table, while others do.
-fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> {
+fn list_diagnoses(tables: &[Captured], filters: &FilterSection, known: &[TableName]) -> Vec<Diagnosis> {
     let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
     let is_vain = |pattern: &ColumnPattern<'_>| {
         !names.is_empty() && !limited(|| names.iter().any(|name| pattern.expression.matches(name))).unwrap_or(true)
@@ -479,7 +502,7 @@ fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis
         let text = format!("`{property}`: expression {number}, {expression_text}, matches no captured table");
         let rule = "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
                     tables are never captured";
-        let hint = format!("{}{rule}", schemaless(expression.as_str()).unwrap_or_default());
+        let hint = format!("{}{rule}", meant(expression.as_str(), known).unwrap_or_default());
         Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(hint)
     };
     filters.table_patterns().filter(is_vain).map(diagnosis).collect()

@@ -5,3 +5,4 @@ mod heartbeat;
 pub(crate) mod inspect;
 pub(crate) mod problem;
 pub mod survey;
+mod unpublished;

@@ -8,15 +8,18 @@ use walferry_diagnosis::{
 
 use tokio::runtime::{Builder, Runtime};
 use walferry_admin::Resources;
-use walferry_config::Worker;
+use walferry_config::{Connector, Worker, connector::Tolerance};
 use walferry_engine::{
     Diagnosis, Disposition, Failure, Severity,
-    source::{Control as _, Source as _},
+    source::{Control as _, Source as _, TableFilter},
     start::{self, StartPlan},
     status::Status,
     store::StoredOffset,
 };
-use walferry_kafka::connect::{ConnectTopics, GroupReader};
+use walferry_kafka::{
+    ClientSettings,
+    connect::{ConnectTopics, GroupReader},
+};
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
@@ -36,7 +39,7 @@ use crate::{
         outbox::{pattern::escaped, poller},
         printing,
         run::{topics_of, topics_set_aside},
-        show::{impossible_topics, show, unseen_topics},
+        show::{foreseen_topics, show, unseen_topics},
     },
     error::Error,
     load::{Configuration, data_dir, load_for_report},
@@ -134,7 +137,7 @@ fn unreachable_for_others(
 pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
     let mut remarks = match loaded.connector.relay {
         Some(_) => relay(loaded).await,
-        None => postgres(args, loaded, &offset(args, loaded)).await,
+        None => postgres(args, loaded, &offset(args, loaded)).await.0,
     };
     remarks.retain(|remark| remark.fix.is_some());
     remarks
@@ -235,7 +238,7 @@ fn check_one(
         let registries = scope.spawn(|| registries(loaded));
         let postgres = runtime.block_on(async {
             match is_relay {
-                true => relay(loaded).await,
+                true => (relay(loaded).await, Vec::new()),
                 false => postgres(args, loaded, &found).await,
             }
         });
@@ -247,7 +250,13 @@ fn check_one(
             format!("the check of {what} failed because of a bug in Walferry"),
         )
     };
-    let kafka = kafka.map_err(|_| bug("Kafka"))??;
+    let (postgres, row_topics) = postgres;
+    let mut kafka = kafka.map_err(|_| bug("Kafka"))??;
+    // What keeps it from looking has been told.
+    if !kafka.iter().any(|remark| remark.severity == Severity::Error) {
+        let settings = client_settings(loaded)?;
+        kafka.extend(walferry_kafka::check::check_row_topics(&settings, &row_topics).unwrap_or_else(obstacles));
+    }
     let registries = registries.map_err(|_| bug("the schema registry"))?;
     let schemas = event_schemas(loaded);
     outcome.is_locked |= found
@@ -486,7 +495,8 @@ async fn relay(loaded: &Loaded) -> Vec<Diagnosis> {
     }
 }
 
-async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
+/// What a connector would find in the database, and the topics of its rows as far as they are known.
+async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> (Vec<Diagnosis>, Vec<String>) {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
     let first_start = found.first_start;
@@ -504,12 +514,21 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
                         is_due: snapshot,
                         read: tables_read.filter(|_| !snapshot),
                     };
+                    // Of an outbox, only inserts are wanted, and perhaps only some rows.
+                    if config.snapshot.streams() {
+                        let left_out = walferry_postgres::check::unpublished(config, again.others(config)).await;
+                        remarks.extend(left_out.unwrap_or_else(obstacles));
+                    }
                     remarks.extend(again.remarks(args, loaded).await.unwrap_or_else(obstacles));
                 }
                 Err(failure) => remarks.extend(obstacles(failure)),
             }
-            match impossible_topics(loaded).await {
-                Ok(found) => remarks.extend(found),
+            let mut row_topics = Vec::new();
+            match foreseen_topics(loaded, snapshot).await {
+                Ok(foreseen) => {
+                    remarks.extend(foreseen.remarks);
+                    row_topics.extend(foreseen.names);
+                }
                 Err(failure) => remarks.extend(unseen_topics(&failure, &remarks)),
             }
             remarks.extend(
@@ -517,9 +536,9 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
                     .await
                     .unwrap_or_else(obstacles),
             );
-            remarks
+            (remarks, row_topics)
         }
-        Err(failure) => obstacles(failure),
+        Err(failure) => (obstacles(failure), Vec::new()),
     }
 }
 
@@ -626,16 +645,20 @@ struct TablesReadAgain<'a> {
 }
 
 impl TablesReadAgain<'_> {
+    /// The captured tables that are no outbox.
+    fn others(&self, config: &Connector) -> TableFilter {
+        let (filter, outboxes) = (captured(config), self.outboxes.clone());
+        Arc::new(move |schema: &str, table: &str| {
+            filter(schema, table) && !outboxes.contains(&format!("{schema}.{table}"))
+        })
+    }
+
     async fn remarks(&self, args: &CheckArgs, loaded: &Loaded) -> Result<Vec<Diagnosis>, Failure> {
         let config = &loaded.connector;
         let mut remarks = Vec::new();
         // With post-processors, rows are read again all the time, and that has been looked at.
         if !self.is_due && config.post_processors.is_empty() {
-            let (filter, outboxes) = (captured(config), self.outboxes.clone());
-            let wanted = Arc::new(move |schema: &str, table: &str| {
-                filter(schema, table) && !outboxes.contains(&format!("{schema}.{table}"))
-            });
-            remarks.extend(walferry_postgres::check::later_snapshot(config, wanted).await?);
+            remarks.extend(walferry_postgres::check::later_snapshot(config, self.others(config)).await?);
         }
         if let Some(read) = self.read {
             let mut missing = walferry_postgres::check::captured_tables(config, snapshot_tables(config)).await?;
@@ -714,17 +737,19 @@ async fn outboxes(loaded: &Loaded) -> Result<BTreeSet<String>, Failure> {
         .collect())
 }
 
+fn client_settings(loaded: &Loaded) -> Result<ClientSettings, Error> {
+    kafka(loaded).map_err(|failure| Error::failure("the Kafka client's properties cannot be used", failure))
+}
+
 fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
-    let settings =
-        kafka(loaded).map_err(|failure| Error::failure("the Kafka client's properties cannot be used", failure))?;
-    // Topics of rows are known only once rows come.
-    let dead_letters: Vec<String> = loaded
-        .connector
-        .errors
+    let settings = client_settings(loaded)?;
+    let errors = &loaded.connector.errors;
+    // With `errors.tolerance=all`, the settings know the topic.
+    let asked = errors
         .dead_letter_topic
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+        .as_ref()
+        .filter(|_| errors.tolerance != Tolerance::All);
+    let dead_letters: Vec<String> = asked.iter().map(ToString::to_string).collect();
     Ok(walferry_kafka::check::check(&settings, &dead_letters).unwrap_or_else(obstacles))
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::{Value as Json, json};
 use walferry_config::{FileError, Sanitizer, Submitted};
-use walferry_diagnosis::printed::one_line;
+use walferry_diagnosis::printed::{one_line, shell_word};
 use walferry_engine::{Diagnosis, Kind};
 
 use super::{
@@ -52,7 +52,7 @@ pub(crate) fn operate(command: &OperateCommand) -> Result<(), Error> {
         OperateCommand::Stop(args) => want(args, &Wanted::new("PUT", "/stop", "STOPPED", "stopped")),
         OperateCommand::Restart(args) => {
             let path = "/restart?includeTasks=true&onlyFailed=false";
-            want(args, &Wanted::new("POST", path, "RUNNING", "restarted"))
+            want(args, &Wanted::new("POST", path, "RUNNING", RESTARTED))
         }
         OperateCommand::Apply(args) => apply(args),
         OperateCommand::Delete(args) => delete(args),
@@ -60,6 +60,9 @@ pub(crate) fn operate(command: &OperateCommand) -> Result<(), Error> {
         OperateCommand::Logs(args) => logs(args),
     }
 }
+
+/// What a restart has done.
+const RESTARTED: &str = "restarted";
 
 fn failed(what: impl Into<String>) -> Error {
     Error::new(Kind::NotOperated, what)
@@ -485,6 +488,9 @@ fn want(args: &NamesArgs, wanted: &Wanted) -> Result<(), Error> {
     let process = Process::of(&args.endpoint)?;
     for_each(&args.names, wanted.verb, |name| {
         let what = format!("connector {name:?} was not {}", wanted.verb);
+        if wanted.verb == RESTARTED {
+            refuse_at_rest(&process, &what, name)?;
+        }
         let body = json!({});
         let body = (wanted.method == "POST").then_some(&body);
         process.demand(
@@ -501,6 +507,19 @@ fn want(args: &NamesArgs, wanted: &Wanted) -> Result<(), Error> {
         say!("{name}: {}", wanted.verb);
         Ok(())
     })
+}
+
+/// A restart leaves a connector that is paused or stopped as it is.
+fn refuse_at_rest(process: &Process, what: &str, name: &str) -> Result<(), Error> {
+    let status = process.demand(what, name, ("GET", path(name, "/status"), None), &[200, 404])?;
+    match state(&status).as_str() {
+        at_rest @ ("PAUSED" | "STOPPED") => {
+            let why = format!("it is {at_rest}, and a restart would leave it so");
+            let hint = format!("`walferry resume {}` starts it", shell_word(name));
+            Err(failed(what.to_owned()).cause(why, Some(hint)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Does something with each connector. All failures are not_done.

@@ -49,7 +49,7 @@ pub(super) fn skip_record(name: &str, positions: &[Position], data: &DataArgs) -
     let is_past = |position: Position| stored.as_ref().is_some_and(|stored| stored.is_past(position));
     if let Some(position) = positions.iter().find(|position| is_past(**position)) {
         let what =
-            format!("the change at {position} is behind the stored offset, so it was delivered or passed over before");
+            format!("the change at {position} is before the stored offset, so it was delivered or passed over before");
         return Err(refuse().cause(
             what,
             Some("copy the command from the connector's last error".to_owned()),

@@ -33,7 +33,7 @@ use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 use self::made_up::SampleValue;
 pub(crate) use self::play::reason;
 use self::play::{Outcome, Played, ShownRecord, Stage};
-pub(crate) use self::topics::{impossible_topics, unseen_topics};
+pub(crate) use self::topics::{foreseen_topics, unseen_topics};
 use crate::say::{self, say};
 use walferry_worker::loaded::Loaded;
 use walferry_worker::{
