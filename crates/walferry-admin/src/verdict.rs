@@ -159,7 +159,7 @@ impl Verdict {
             return Self::new(false, Level::Note, what.into());
         };
         let recent = observed.now_us - trouble.since_us < PATIENCE_US;
-        // What waits for another hand than the network's is not ready, however short it lasts.
+        // A connector that sends records again, or waits for a slot that somebody has to create, is not ready, however short that lasts.
         let replays =
             trouble.failure.disposition == Disposition::Replay || trouble.failure.kind == Kind::SlotNotThereYet;
         let done = if observed.course.has_run {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_book_is_an_error_and_never_an_empty_one() {
+    fn a_damaged_file_is_an_error_and_never_an_empty_store() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = FileConnectorStore::open(dir.path()).unwrap();
         store.put(&entry("a", WantedState::Running)).unwrap();

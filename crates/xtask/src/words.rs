@@ -121,7 +121,7 @@ fn words_of_others(file: &str, source: &str) -> Vec<String> {
         if file.starts_with(folder) {
             let names = tokens(source).into_iter().filter(|token| is_word(token));
             let names = names.filter(|name| *name != "Worker" && parts(name).contains(word));
-            problems.extend(names.map(|name| format!("{file} names something {name}: use {better}")));
+            problems.extend(names.map(|name| format!("{file} has the name {name}: use {better}")));
         }
     }
     problems

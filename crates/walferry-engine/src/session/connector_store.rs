@@ -24,7 +24,7 @@ pub struct ConnectorEntry {
 
 impl fmt::Debug for ConnectorEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("ConnectorEntry")
             .field("name", &self.name)
             .field("target", &self.target)
             .finish()

@@ -293,7 +293,7 @@ impl Endpoint {
                 None => "compare the name with the list of GET /connectors".to_owned(),
             },
             (400, _) => of_400.to_owned(),
-            _ => "correct what it names, if it names something; the page and the log of the process may say more".to_owned(),
+            _ => "correct what the answer names; the page and the log of the process may say more".to_owned(),
         };
         let message = message.unwrap_or("it gives no reason");
         trouble(
