@@ -149,7 +149,7 @@ pub(super) struct LogRecord {
     /// `None` is a tombstone.
     pub(super) value: Option<Vec<u8>>,
     pub(super) headers: Vec<(String, Vec<u8>)>,
-    /// When it was written, milliseconds since 1970. `None` of one that is to be written.
+    /// When it was written, milliseconds since 1970. `None` of one that is to be written now.
     pub(super) at_ms: Option<i64>,
 }
 
@@ -745,6 +745,9 @@ impl Log {
         }
         if let Some(partition) = partition {
             record = record.partition(partition);
+        }
+        if let Some(at_ms) = entry.at_ms {
+            record = record.timestamp(at_ms);
         }
         if !entry.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(entry.headers.len());

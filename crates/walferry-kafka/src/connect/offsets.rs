@@ -5,6 +5,7 @@ use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::SystemTime,
 };
 
 use tokio::sync::oneshot;
@@ -128,6 +129,13 @@ impl Latest {
         true
     }
 
+    /// The time of the next record of a key: later than that of the last one even where this machine's clock is behind. What somebody has set back
+    /// on this machine is not passed over for that.
+    fn later(&self, key: &[u8], partition: i32) -> Option<i64> {
+        let last = *self.sent_ms.get(&(key.to_vec(), partition))?;
+        (last >= now_ms()).then_some(last + 1)
+    }
+
     /// The topic is another one now.
     fn clear(&mut self) {
         self.places.clear();
@@ -182,6 +190,12 @@ impl Latest {
             }
         }
     }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl OffsetRecord {
@@ -461,12 +475,13 @@ impl OffsetLog {
         Ok(())
     }
 
-    fn entry(key: &str, record: Option<OffsetRecord>) -> LogRecord {
+    fn entry(&self, key: &str, record: Option<OffsetRecord>) -> LogRecord {
+        let home = partition_of(key.as_bytes(), self.0.log.partitions());
         let additions = record.as_ref().and_then(|record| record.additions.clone());
         LogRecord {
             key: key.as_bytes().to_vec(),
             value: record.map(|record| record.value.into_bytes()),
-            at_ms: None,
+            at_ms: self.latest().later(key.as_bytes(), home),
             headers: additions
                 .into_iter()
                 .map(|text| (OffsetRecord::ADDITIONS.to_owned(), text.into_bytes()))
@@ -482,7 +497,7 @@ impl OffsetLog {
         for (partition, sent) in self.remove_first(key, record.as_ref()) {
             self.removed(key, partition, sent?.await)?;
         }
-        let delivered = self.0.log.send(&Self::entry(key, record.clone()))?;
+        let delivered = self.0.log.send(&self.entry(key, record.clone()))?;
         let partition = self.0.log.settled(delivered.await)?;
         self.keys().know(key.as_bytes(), record.is_some());
         self.refuse_replaced().await?;
@@ -511,7 +526,7 @@ impl OffsetLog {
         }
         let sent: Vec<_> = records
             .iter()
-            .map(|(key, record)| self.0.log.send(&Self::entry(key, record.clone())))
+            .map(|(key, record)| self.0.log.send(&self.entry(key, record.clone())))
             .collect();
         // Wait for all of them, so that nothing is under way when this returns.
         let written: Vec<_> = sent
@@ -662,6 +677,25 @@ mod tests {
             }
             assert_eq!(latest.get(key, "offsets", 1).unwrap(), expected, "{read:?}");
         }
+    }
+
+    #[test]
+    fn an_offset_that_is_set_back_where_the_clock_is_behind_has_a_later_time() {
+        let (key, ahead) = (b"[\"shop\",{\"server\":\"orders\"}]", now_ms() + 60_000);
+        let record = |position: u64| {
+            Some(OffsetRecord {
+                value: format!("{{\"lsn_proc\":{position}}}"),
+                additions: None,
+            })
+        };
+        let mut latest = Latest::default();
+        assert_eq!(latest.later(key, 0), None);
+        latest.read(key.to_vec(), 0, record(200), Some(ahead));
+        let time = latest.later(key, 0);
+        assert_eq!(time, Some(ahead + 1));
+        assert!(latest.read(key.to_vec(), 0, record(100), time), "it counts");
+        latest.read(key.to_vec(), 0, record(300), Some(1_000));
+        assert_eq!(latest.later(key, 0), None, "the client sets the time");
     }
 
     #[test]
