@@ -58,8 +58,16 @@ fn a_condition_that_leaves_its_place_is_refused_and_nothing_of_it_runs() {
         wait_for_log(&mut walferry, "because the table cannot be read: ", refused);
         assert!(!file.exists(), "{condition} ran");
     }
-    // What the server does not take as an expression is refused, and not tried again.
-    for (number, condition) in ["id >", "id = 'x'", "no_such_column"].iter().enumerate() {
+    // What the server does not take as an expression, or does not do in a transaction that only reads, is refused, and not tried again.
+    let others = [
+        "id >",
+        "id = 'x'",
+        "no_such_column",
+        "exists (SELECT FROM public.items FOR UPDATE)",
+        "lo_create(0) > 0",
+        "lastval() > 0",
+    ];
+    for (number, condition) in others.iter().enumerate() {
         sql.run(&asking(&format!("syntax-{number}"), "incremental", condition));
         refused += 1;
         wait_for_log(&mut walferry, "because the table cannot be read: ", refused);
