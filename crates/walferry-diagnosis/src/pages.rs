@@ -69,7 +69,8 @@ kinds! {
         "Walferry does not have this class",
         "Transforms, predicates, converters and naming strategies are compiled into Walferry; it cannot load Java classes. \
          Walferry has no class with this name.",
-        "Use the class that the hint names, or keep this connector on Kafka Connect.";
+        "Use the class that the hint names, or keep this connector on Kafka Connect. For a transform of your own, `docs/how-to/custom-transforms.md` \
+         says what takes its place here.";
     "WF0109" FileUnusable "file_unusable" SETUP,
         "A configuration file cannot be read or parsed",
         "The file does not exist, cannot be read, is neither JSON nor .properties, or is not the kind of file that the \

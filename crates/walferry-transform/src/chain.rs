@@ -442,7 +442,10 @@ fn known<T: ?Sized>(
                 .hint(match (instead_of(name), near) {
                     (Some(instead), _) => instead.to_owned(),
                     (None, Some(near)) => format!("did you mean {near}?"),
-                    (None, None) => format!("remove the {kind}, or keep this connector on Kafka Connect"),
+                    (None, None) => format!(
+                        "remove the {kind}, or keep this connector on Kafka Connect; docs/how-to/custom-transforms.md says what takes the place \
+                         of usual classes of one's own"
+                    ),
                 });
         }
     }
@@ -595,7 +598,7 @@ mod tests {
             "transforms.a.type is \"io.debezium.transforms.ToLogicalTopicRouter\", which is new in Debezium 3.7; Walferry has the \
              transforms of 3.6 (use io.debezium.transforms.ByLogicalTableRouter, which has the same options but adds another field to \
              keys)",
-            "transforms.b.type is \"com.example.Mine\", which is not a transform that Walferry has; it cannot load custom classes (remove the transform, or keep this connector on Kafka Connect)",
+            "transforms.b.type is \"com.example.Mine\", which is not a transform that Walferry has; it cannot load custom classes (remove the transform, or keep this connector on Kafka Connect; docs/how-to/custom-transforms.md says what takes the place of usual classes of one's own)",
             "transforms.c.predicate is \"unsed\", which is not listed in predicates (did you mean unused?)",
             "transforms.c.type is \"EventRooter\", which is not a transform that Walferry has; it cannot load custom classes (did you \
              mean io.debezium.transforms.outbox.EventRouter?)",
