@@ -26,10 +26,10 @@ use walferry_telemetry::RUN;
 
 use crate::machine::{ConnectorMachine, RunAction};
 
-/// Stack of a connector's thread: as much as a main thread has. A run is one large future. A build without optimization
-/// needs more than the 2 MiB that threads have by default, and a stack overflow ends the whole process. Only used stack
+/// Stack of a connector's thread: twice as much as a main thread has. A run is one large future. A build without optimization
+/// has needed more than 8 MiB for a snapshot within its stream, and a stack overflow ends the whole process. Only used stack
 /// takes memory.
-const STACK_BYTES: usize = 8 * 1024 * 1024;
+const STACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// One run of a connector, from its start until its target is [`TargetState::Stopped`] or it fails for good. It has its
 /// thread to itself, reports its end to its status and the log, and may be called again for another run. If its target is

@@ -113,7 +113,8 @@ impl<S: Source> SourceReader<'_, S> {
     /// Reads until the session is to end (`Ok`) or the reader fails.
     pub(crate) async fn read(self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let (frames, mut phase) = (self.port.frames.clone(), self.port.phase.clone());
-        let read = self.read_all(snapshot).await;
+        // On the heap: a snapshot within a stream is a deep stack of futures.
+        let read = Box::pin(self.read_all(snapshot)).await;
         if read.is_err() && frames.is_closed() {
             // The pipeline has ended, and the session hears the reason from it. What fails here is only a consequence.
             over(&mut phase).await;

@@ -141,7 +141,7 @@ async fn read_rows(
         // From here to the last row, each statement has the condition in it, and names all else with its schema.
         sql.begin_of_user(READING).await?;
     }
-    let read = read_by_condition(sql, ask, options, &target).await?;
+    let read = Box::pin(read_by_condition(sql, ask, options, &target)).await?;
     if has_condition {
         sql.end_of_user(READING).await?;
     }
