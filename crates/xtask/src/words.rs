@@ -168,7 +168,7 @@ mod tests {
         let source = "use walferry_config::Worker; /// The worker.\nfn spawn_worker() { let workers = 1; }";
         let found = words_of_others("crates/walferry-engine/src/session/tasks.rs", source);
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].contains("something spawn_worker: use pipeline"), "{found:?}");
+        assert!(found[0].contains("the name spawn_worker: use pipeline"), "{found:?}");
         assert!(words_of_others("crates/walferry-worker/src/worker.rs", source).is_empty());
     }
 

@@ -277,7 +277,13 @@ impl Sql {
     }
 
     fn of_user(&self) -> String {
-        format!("{}; {ALLOW_VIEWS}; SELECT {}", self.reading_of_sql(), self.own_path())
+        // Between two statements, the path is the role's already: Walferry's own SELECT needs its path again.
+        format!(
+            "{}; {}; {ALLOW_VIEWS}; SELECT {}",
+            self.reading_of_sql(),
+            pinned::SET_LOCAL,
+            self.own_path()
+        )
     }
 
     /// Sets what decides where a text in SQL ends, as [`stays_enclosed`](crate::snapshot::statement::stays_enclosed) has assumed it: whether a backslash
