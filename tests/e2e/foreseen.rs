@@ -443,7 +443,7 @@ fn check_says_what_a_publication_leaves_out_and_when_it_stops_the_application() 
         checked.stdout
     };
     let said = check(&config);
-    // Of an outbox, nobody wants anything but inserts.
+    // From an outbox table, only inserts are captured.
     let told = "so these never arrive: update, delete of public.filtered, public.listed, public.nokey [WF0320]";
     assert!(said.contains(told), "{said}");
     assert!(

@@ -8,34 +8,17 @@ use std::{
 };
 
 use serde_json::Value;
-use walferry_testkit::servers::{Kafka, Surroundings, Walferry, WalferryOptions, request_with, wait_for};
+use walferry_testkit::servers::{Kafka, Walferry, request_with, wait_for};
 
-use crate::{outbox::Outbox, takeover::WORKER, world};
+use crate::{outbox::Outbox, takeover, world};
 
 /// Base64 of `ops:s3cret` and of `viewer:l00k`.
 const OPS: &str = "b3BzOnMzY3JldA==";
 const VIEWER: &str = "dmlld2VyOmwwMGs=";
 
 fn start(kafka: &Kafka, name: &str, users: &str) -> Walferry {
-    let options = WalferryOptions {
-        name: name.into(),
-        config: serde_json::Map::new(),
-        worker: WORKER
-            .iter()
-            .map(ToString::to_string)
-            .chain([format!("walferry.rest.users.file={users}")])
-            .collect(),
-        bootstrap: kafka.bootstrap(),
-        env: Vec::new(),
-    };
-    Walferry::start_in(
-        options,
-        Surroundings {
-            is_worker: true,
-            without_data_dir: true,
-            ..Surroundings::default()
-        },
-    )
+    let lines = vec![format!("walferry.rest.users.file={users}")];
+    takeover::start_with_lines(kafka, name, lines, Vec::new())
 }
 
 /// Sends these bytes, and returns the status codes of all answers on the connection.
@@ -150,7 +133,7 @@ fn no_request_does_more_because_it_looks_like_one_of_another_worker() {
     let plain = |headers: &[&str]| headers.iter().map(ToString::to_string).collect::<Vec<_>>();
     let attempts: Vec<(&str, Vec<u8>)> = vec![
         ("tasks, unsigned", request("POST /connectors/one/tasks", &[], tasks)),
-        ("tasks, signed by nobody", request("POST /connectors/one/tasks", &plain(&signed), tasks)),
+        ("tasks, with an invalid signature", request("POST /connectors/one/tasks", &plain(&signed), tasks)),
         ("tasks, by a reader", request("POST /connectors/one/tasks?forward=false", &with(&signed, &viewer), tasks)),
         ("fence", request("PUT /connectors/one/fence", &plain(&signed), "")),
         ("fence, by a reader", request("PUT /connectors/one/fence?forward=false", &with(&signed, &viewer), "")),

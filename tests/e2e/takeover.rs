@@ -684,10 +684,7 @@ fn an_offset_in_a_file_that_is_ahead_of_the_one_in_the_topic_is_not_passed_over(
     let kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "two_offsets");
     let mut walferry = start(&kafka, "two_offsets");
-    wait_for_turn(&mut walferry);
-    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
-    assert_eq!(answer.expect("an answer").status, 201);
-    one.wait_until_streaming(&mut walferry);
+    create_and_stream(&one, &mut walferry);
     one.insert("k", 1, 5);
     kafka.wait_for_records(&one.topic("order"), 5);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
@@ -860,10 +857,7 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     let mut kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "lost_turn");
     let mut first = start(&kafka, "first");
-    wait_for_turn(&mut first);
-    let answer = first.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
-    assert_eq!(answer.expect("an answer").status, 201);
-    one.wait_until_streaming(&mut first);
+    create_and_stream(&one, &mut first);
     one.insert("k", 1, 50);
     kafka.wait_for_records(&one.topic("order"), 50);
     one.wait_until_confirmed();
@@ -937,6 +931,15 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     assert_eq!(first.terminate(), Some(0), "{}", first.output());
 }
 
+/// Creates the connector `one` when the process has its turn, and waits until it streams.
+#[track_caller]
+fn create_and_stream(one: &Outbox, walferry: &mut Walferry) {
+    wait_for_turn(walferry);
+    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    one.wait_until_streaming(walferry);
+}
+
 /// The last record of the offset topic, which has one partition and one connector.
 #[track_caller]
 fn last_offset(kafka: &Kafka) -> Record {
@@ -958,10 +961,7 @@ fn an_offset_that_arrives_after_a_later_one_does_not_stop_the_connector() {
     let kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "late_offset");
     let mut first = start(&kafka, "first");
-    wait_for_turn(&mut first);
-    let answer = first.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
-    assert_eq!(answer.expect("an answer").status, 201);
-    one.wait_until_streaming(&mut first);
+    create_and_stream(&one, &mut first);
     one.insert("k", 1, 50);
     kafka.wait_for_records(&one.topic("order"), 50);
     one.wait_until_confirmed();
@@ -997,10 +997,7 @@ fn a_stop_while_the_turn_is_lost_says_that_the_offset_was_not_stored() {
     let kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "lost_turn_stop");
     let mut walferry = start(&kafka, "stopped");
-    wait_for_turn(&mut walferry);
-    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
-    assert_eq!(answer.expect("an answer").status, 201);
-    one.wait_until_streaming(&mut walferry);
+    create_and_stream(&one, &mut walferry);
     one.insert("k", 1, 50);
     kafka.wait_for_records(&one.topic("order"), 50);
     one.wait_until_confirmed();
@@ -1244,10 +1241,7 @@ fn the_slot_is_not_confirmed_before_the_offset_topic_has_acknowledged() {
     let kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "unacknowledged");
     let mut walferry = start(&kafka, "unacknowledged");
-    wait_for_turn(&mut walferry);
-    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
-    assert_eq!(answer.expect("an answer").status, 201);
-    one.wait_until_streaming(&mut walferry);
+    create_and_stream(&one, &mut walferry);
     one.insert("k", 1, 3);
     kafka.wait_for_records(&one.topic("order"), 3);
     one.wait_until_confirmed();

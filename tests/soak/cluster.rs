@@ -41,7 +41,7 @@ enum Trouble {
         kafka: bool,
         postgres: bool,
     },
-    /// Its machine is gone at once, and nobody is told.
+    /// Its machine loses its power: no connection is closed.
     Lost,
 }
 

@@ -262,7 +262,7 @@ impl TopicCheck<'_> {
         }
     }
 
-    /// Whether the brokers would create these topics by the rules of the connector. Topics that are refused for one reason are told of together.
+    /// Whether the brokers would create these topics by the rules of the connector. Topics that are refused for the same reason share a diagnosis.
     fn missing_of_rows(&self, names: &[&String]) -> Result<Vec<Diagnosis>, Failure> {
         let Some(creation) = &self.settings.topic_creation else {
             return Ok(self.rows_left_to_brokers(names));
@@ -376,8 +376,7 @@ impl TopicCheck<'_> {
     }
 
     fn rows_left_to_brokers(&self, names: &[&String]) -> Vec<Diagnosis> {
-        let mut diagnoses = Vec::new();
-        let (mut possible, mut refused) = (Vec::new(), Vec::new());
+        let (mut diagnoses, mut possible) = (Vec::new(), Vec::new());
         for name in names {
             match self.twin(name) {
                 Some(twin) => diagnoses.push(obstacle(collides(name, &twin))),
@@ -386,18 +385,14 @@ impl TopicCheck<'_> {
         }
         // Without rules, the answer is the same for all of them.
         if let Some(name) = possible.first() {
-            let answer = self.left_to_brokers(name);
-            match answer.severity {
-                Severity::Change => diagnoses.push(Diagnosis::change(format!(
+            let mut answer = self.left_to_brokers(name);
+            if answer.severity == Severity::Change {
+                answer = Diagnosis::change(format!(
                     "{} for rows would be created by the brokers, with their defaults: {}",
                     counted(&possible),
                     first(&possible)
-                ))),
-                _ => refused.push(answer),
-            }
-        }
-        for mut answer in refused {
-            if let more @ 1.. = possible.len() - 1 {
+                ));
+            } else if let more @ 1.. = possible.len() - 1 {
                 answer.text.push_str(&format!("; the same for {more} more"));
             }
             diagnoses.push(answer);

@@ -139,7 +139,7 @@ impl<S: Source> SourceReader<'_, S> {
         while let Err(failure) = streamed {
             self.status.stream.disconnect();
             if self.port.frames.is_closed() {
-                // Another connection would have nobody to read for.
+                // Nothing would take what another connection reads.
                 return Err(failure);
             }
             if failure.is_gap() {

@@ -72,10 +72,15 @@ impl Keys {
 /// So a record that moves to another partition is removed from the earlier one ([`OffsetRecord::MOVED`]): the topic may be given more partitions
 /// again before the next record.
 #[derive(Default)]
-struct Latest {
-    places: HashMap<Vec<u8>, BTreeMap<i32, Option<OffsetRecord>>>,
-    /// When the record was sent, milliseconds since 1970, by key and partition. Only of records that were read.
-    sent_ms: HashMap<(Vec<u8>, i32), i64>,
+struct Latest(HashMap<Vec<u8>, BTreeMap<i32, LatestRecord>>);
+
+/// The last record of a key in a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LatestRecord {
+    /// `None` is a tombstone.
+    record: Option<OffsetRecord>,
+    /// When it was sent, milliseconds since 1970. Only known of a record that was read.
+    sent_ms: Option<i64>,
 }
 
 /// An offset in the topic.
@@ -102,15 +107,10 @@ impl Latest {
     /// the brokers or stopped: its system has gone on sending when the way was free, perhaps long after another process has taken over and
     /// has stored more. The time alone does not say so, because machines have different clocks. Nor does the position, which somebody may set back.
     fn read(&mut self, key: Vec<u8>, partition: i32, record: Option<OffsetRecord>, sent_ms: Option<i64>) -> bool {
-        let place = (key, partition);
-        let before = self.places.get(&place.0).and_then(|places| places.get(&partition));
-        let is_earlier = || {
-            sent_ms
-                .zip(self.sent_ms.get(&place).copied())
-                .is_some_and(|(its, before)| its < before)
-        };
-        if let (Some(Some(before)), Some(record)) = (before, &record)
-            && is_earlier()
+        let places = self.0.entry(key).or_default();
+        if let Some(before) = places.get(&partition)
+            && sent_ms.zip(before.sent_ms).is_some_and(|(its, before)| its < before)
+            && let (Some(before), Some(record)) = (&before.record, &record)
             && record
                 .position()
                 .zip(before.position())
@@ -118,62 +118,52 @@ impl Latest {
         {
             return false;
         }
-        self.places
-            .entry(place.0.clone())
-            .or_default()
-            .insert(partition, record);
-        match sent_ms {
-            Some(ms) => self.sent_ms.insert(place, ms),
-            None => self.sent_ms.remove(&place),
-        };
+        places.insert(partition, LatestRecord { record, sent_ms });
         true
     }
 
     /// The time of the next record of a key: later than that of the last one even where this machine's clock is behind. What somebody has set back
     /// on this machine is not passed over for that.
     fn later(&self, key: &[u8], partition: i32) -> Option<i64> {
-        let last = *self.sent_ms.get(&(key.to_vec(), partition))?;
+        let last = self.0.get(key)?.get(&partition)?.sent_ms?;
         (last >= now_ms()).then_some(last + 1)
-    }
-
-    /// The topic is another one now.
-    fn clear(&mut self) {
-        self.places.clear();
-        self.sent_ms.clear();
     }
 
     /// A record was written to a partition.
     fn written(&mut self, key: &[u8], partition: i32, record: Option<&OffsetRecord>) {
-        let places = self.places.entry(key.to_vec()).or_default();
-        places.entry(partition).or_insert_with(|| record.cloned());
+        let places = self.0.entry(key.to_vec()).or_default();
+        places.entry(partition).or_insert_with(|| LatestRecord {
+            record: record.cloned(),
+            sent_ms: None,
+        });
     }
 
     /// The partitions that have an offset of a key, except one.
     fn elsewhere(&self, key: &[u8], partition: i32) -> Vec<i32> {
-        let places = self.places.get(key).into_iter().flatten();
-        let others = places.filter(|(place, record)| **place != partition && record.is_some());
+        let places = self.0.get(key).into_iter().flatten();
+        let others = places.filter(|(place, latest)| **place != partition && latest.record.is_some());
         others.map(|(&place, _)| place).collect()
     }
 
     /// The record of a key in this partition does not count any more.
     fn moved(&mut self, key: &[u8], partition: i32) {
-        if let Some(places) = self.places.get_mut(key) {
+        if let Some(places) = self.0.get_mut(key) {
             places.remove(&partition);
         }
     }
 
     /// The offset of a key in a topic with so many partitions.
     fn get(&self, key: &[u8], topic: &str, partitions: i32) -> Result<Option<OffsetRecord>, Failure> {
-        let Some(places) = self.places.get(key) else {
+        let Some(places) = self.0.get(key) else {
             return Ok(None);
         };
         let home = partition_of(key, partitions);
-        if let Some(record) = places.get(&home) {
-            return Ok(record.clone());
+        if let Some(latest) = places.get(&home) {
+            return Ok(latest.record.clone());
         }
         let mut elsewhere = places.values();
         match (elsewhere.next(), elsewhere.next()) {
-            (Some(record), None) => Ok(record.clone()),
+            (Some(latest), None) => Ok(latest.record.clone()),
             (None, _) => Ok(None),
             (Some(_), Some(_)) => {
                 let places: Vec<String> = places.keys().map(i32::to_string).collect();
@@ -417,7 +407,7 @@ impl OffsetLog {
         self.catch_up()?;
         let beginning = format!("[{},", quoted(name));
         let latest = self.latest();
-        let keys = latest.places.keys().filter_map(|key| str::from_utf8(key).ok());
+        let keys = latest.0.keys().filter_map(|key| str::from_utf8(key).ok());
         let mut ours: Vec<String> = keys
             .filter(|key| key.starts_with(&beginning))
             .map(str::to_owned)
@@ -434,7 +424,7 @@ impl OffsetLog {
                 "the topic of offsets was deleted and created again, or has lost records"
             );
             self.keys().lose();
-            self.latest().clear();
+            self.latest().0.clear();
             self.creation().is_due = true;
             self.ensure()?;
         }
@@ -475,13 +465,18 @@ impl OffsetLog {
         Ok(())
     }
 
-    fn entry(&self, key: &str, record: Option<OffsetRecord>) -> LogRecord {
+    /// The time of the next record of a key, milliseconds since 1970, if it is not that at which the record is sent: see [`Latest::later`].
+    pub(crate) fn time_of_next(&self, key: &str) -> Option<i64> {
         let home = partition_of(key.as_bytes(), self.0.log.partitions());
+        self.latest().later(key.as_bytes(), home)
+    }
+
+    fn entry(&self, key: &str, record: Option<OffsetRecord>) -> LogRecord {
         let additions = record.as_ref().and_then(|record| record.additions.clone());
         LogRecord {
             key: key.as_bytes().to_vec(),
             value: record.map(|record| record.value.into_bytes()),
-            at_ms: self.latest().later(key.as_bytes(), home),
+            at_ms: self.time_of_next(key),
             headers: additions
                 .into_iter()
                 .map(|text| (OffsetRecord::ADDITIONS.to_owned(), text.into_bytes()))
@@ -558,8 +553,13 @@ impl OffsetLog {
         // The topic may have more partitions by now.
         self.catch_up()?;
         let home = partition_of(key.as_bytes(), self.0.log.partitions());
-        let places = self.latest().places.get(key.as_bytes()).cloned().unwrap_or_default();
-        if places.get(&home) != Some(&Some(written.clone())) {
+        let last = self
+            .latest()
+            .0
+            .get(key.as_bytes())
+            .and_then(|places| places.get(&home))
+            .cloned();
+        if last.and_then(|latest| latest.record).as_ref() != Some(written) {
             return Ok(());
         }
         for (partition, sent) in self.remove_last(key, home, Some(written)) {
@@ -632,10 +632,10 @@ mod tests {
         let home = partition_of(key, 25);
         let (one, other) = ((home + 1) % 25, (home + 2) % 25);
         let found = |places: &[(i32, Option<OffsetRecord>)]| {
-            let latest = Latest {
-                places: [(key.to_vec(), places.iter().cloned().collect())].into(),
-                ..Latest::default()
-            };
+            let mut latest = Latest::default();
+            for (partition, record) in places.iter().cloned() {
+                latest.read(key.to_vec(), partition, record, None);
+            }
             latest.get(key, "offsets", 25)
         };
         assert_eq!(
@@ -705,9 +705,7 @@ mod tests {
             additions: None,
         };
         let (key, mut latest) = (b"[\"shop\",{\"server\":\"orders\"}]", Latest::default());
-        latest
-            .places
-            .insert(key.to_vec(), [(0, Some(record("one partition")))].into());
+        latest.read(key.to_vec(), 0, Some(record("one partition")), None);
         let home = partition_of(key, 25);
         let (second, value) = ((home + 1) % 25, record("few partitions"));
         latest.written(key, second, Some(&value));

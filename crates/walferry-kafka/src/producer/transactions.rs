@@ -414,7 +414,7 @@ impl Transactions {
         let record = Outgoing {
             topic: self.0.log.topic(),
             partition: None,
-            timestamp_ms: None,
+            timestamp_ms: self.0.log.time_of_next(&self.0.key),
             key: Some(self.0.key.as_bytes()),
             value: Some(record.value.as_bytes()),
             headers,

@@ -117,7 +117,7 @@ impl Topics {
                 TopicState::Missing | TopicState::Coming => {
                     let since = *missing_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE {
-                        // Brokers create it for nobody.
+                        // The brokers never create a topic whose name collides with another one.
                         if let Some(twin) = self.twin(name).filter(|_| rule.is_none()) {
                             return Err(collides(name, &twin));
                         }

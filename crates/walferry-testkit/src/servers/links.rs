@@ -4,7 +4,7 @@
 //! off, and gives up by its own rules. Only root can make such links.
 //!
 //! The servers and the test itself live in a namespace around all others ([`enter_namespace`]), in which each server has an address on a bridge of
-//! its own. A machine ([`Machine`]) has a link to each bridge. A link is cut where it meets the bridge: neither end is told, and
+//! its own. A machine ([`Machine`]) has a link to each bridge. A link is cut where it meets the bridge: neither end notices, and
 //! nothing is refused.
 
 use super::process::{Process, wait_for};
@@ -164,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// From now on, the link to a bridge passes nothing, in neither direction, and nobody is told.
+    /// From now on, the link to a bridge passes nothing in either direction, and neither end notices.
     #[track_caller]
     pub fn cut(&self, side: Side) {
         do_ip(&["link", "set", &self.outer_end(side), "nomaster"]);
@@ -225,7 +225,7 @@ impl Machine {
     }
 }
 
-/// The link address that belongs to an address. It is known in advance, so that nobody has to ask for it.
+/// The link-layer (MAC) address of the interface with this IP address. It is known in advance, so no ARP request is needed.
 fn link_address(address: Ipv4Addr) -> String {
     let [a, b, c, d] = address.octets();
     format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
